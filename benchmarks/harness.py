@@ -1,7 +1,9 @@
 """How every comparison measures: turns in random order, rests, bursts, medians, and workers.
 
 Thread pools spin for a while after their work, which slows down the next contender. So the order is
-random in every round, and each contender rests before its turn. Compare only ratios of one run.
+random in every round, and each contender rests before its turn. The first split after the rest
+counts, as it does in a program: there, a barrier waits for a late thread. Compare only ratios of
+one run.
 
 The speed of a split also depends on the state of its process: the places of its pages in memory,
 its pools of threads, and what a library remembers of earlier calls. A worker is a process that
@@ -110,7 +112,6 @@ def measure(
 
     def turn(name: str) -> float:
         time.sleep(rest)
-        calls[name]()  # not counted
         return burst(calls[name], clock)
 
     return {name: statistics.median(s) for name, s in in_turns(calls, rounds, turn).items()}
@@ -214,7 +215,7 @@ class Contender:
 
     def burst(self, cpu: bool = False, rest: float = REST) -> float:
         """Sleep; then return the seconds a call takes, by the clock or of the processor."""
-        self._rest(rest)
+        time.sleep(rest)
         return burst(self.call, time.process_time if cpu else time.perf_counter)
 
     def between(self, program: str, seconds: float) -> tuple[float, float] | None:
@@ -244,7 +245,7 @@ class Contender:
         Return the nanoseconds of each call, and the seconds of the processor that a call takes in
         all threads.
         """
-        self._rest(rest)
+        time.sleep(rest)
         call, clock, times = self.call, time.perf_counter_ns, []
         used, before = time.process_time(), clock()
         end = before + int(seconds * 1e9)
@@ -264,10 +265,6 @@ class Contender:
         for thread in os.listdir("/proc/self/task") if everything else ("0",):
             with contextlib.suppress(ProcessLookupError):  # the thread has ended meanwhile
                 os.sched_setaffinity(int(thread), {core})
-
-    def _rest(self, seconds: float) -> None:
-        time.sleep(seconds)
-        self.call()
 
 
 def serve(contender: str, checkout: str) -> None:

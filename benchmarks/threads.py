@@ -27,7 +27,7 @@ def measure(helpers: int, seconds: float) -> list[float]:
         times = []
         for case in (harness.WARM, *SIZES.values()):
             worker.ask("prepare", case, "out")
-            worker.ask("calls", seconds)  # until the copy knows whether helpers pay
+            worker.ask("calls", seconds)  # not counted
             times.append(median(worker.ask("burst") for _ in range(9)))
         worker.ask("prepare", SIZES[WOKEN], "out")
         pauses = worker.ask("calls", seconds, 0, PAUSE)

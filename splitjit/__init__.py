@@ -11,8 +11,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from splitjit._api.split import plan_split, split, split_into
-from splitjit._api.split_plan import SplitPlan
-from splitjit._copy.buffers import clear_caches, set_buffer_limit
+from splitjit._api.split_plan import SplitPlan, clear_caches
+from splitjit._copy.buffers import set_buffer_limit
 from splitjit._planes import unstack
 from splitjit.errors import SplitError, SplitTypeError
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from splitjit import openvino as openvino
     from splitjit import torch as torch
     from splitjit._api.explain import explain as explain
-    from splitjit._api.explanation import Explanation as Explanation
     from splitjit._api.warmup import warmup as warmup
+    from splitjit._copy.explanation import Explanation as Explanation
 
 __all__ = [
     "Explanation",
@@ -45,7 +45,7 @@ __version__ = "0.2.0"
 
 _LATER = {
     "explain": "splitjit._api.explain",
-    "Explanation": "splitjit._api.explanation",
+    "Explanation": "splitjit._copy.explanation",
     "warmup": "splitjit._api.warmup",
 }
 """Rarely used public names and their modules, imported late: `import splitjit` is faster."""

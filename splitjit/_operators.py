@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from types import EllipsisType
 from typing import Any, SupportsIndex, TypeVar
 
+from splitjit._api.split_plan import cached_plan
 from splitjit._inputs.arrays import as_array
 from splitjit._inputs.torch.tensors import is_compiling, is_tensor
 from splitjit._plan.arguments import integer, integers, normalize_axis, sequence, unknown_parameter
-from splitjit._plan.plan import cached_plan, values_of_rule
+from splitjit._plan.plan import values_of_rule
 from splitjit._plan.rules import CHUNK, MAX_PARTS, NUM_SPLITS, Rule
 from splitjit._tensor_types import tensor_type
 from splitjit.errors import SplitError, SplitTypeError, pairs
@@ -240,8 +241,7 @@ def infer_shapes(
     try:
         sizes = _sizes(length, rule)
     except SplitError as error:
-        received = pairs(**values_of_rule(dims, axis, rule))
-        raise type(error).of(received, error.rule) from None
+        raise type(error).of(values_of_rule(dims, axis, rule), error.texts[1]) from None
     return [... if size is ... else part_of(size) for size in sizes]
 
 

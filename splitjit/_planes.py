@@ -13,7 +13,7 @@ from splitjit._inputs.arrays import as_array
 from splitjit._inputs.input import memory_of
 from splitjit._inputs.torch.tensors import is_tensor
 from splitjit._plan.arguments import listed, normalize_axis
-from splitjit.errors import SplitError, SplitTypeError
+from splitjit.errors import OUT, SplitError, SplitTypeError
 
 
 @overload
@@ -78,8 +78,10 @@ def unstack(x: Any, axis: SupportsIndex = 0, *, out: Any = None) -> list[Any]:
     return split_planes("unstack", x, axis, out)
 
 
-def split_planes(operator: str, x: Any, axis: SupportsIndex, out: Any) -> list[Any]:
-    """Split as `unstack` does, in the name of another operator.
+def split_planes(
+    operator: str, x: Any, axis: SupportsIndex, out: Any, /, **names: str
+) -> list[Any]:
+    """Split as `unstack` does, in the words of another operator; see `SplitError.named`.
 
     With `out`, `splitjit.split` checks and fills views of the arrays that have the axis.
     """
@@ -100,7 +102,7 @@ def split_planes(operator: str, x: Any, axis: SupportsIndex, out: Any) -> list[A
             masks = list(map(np.ma.getmask, given))
             _take_mask(out, masks[0] if masks[0] is np.ma.nomask else np.stack(masks))
     except SplitError as error:
-        raise error.named(operator, keeps_hint=True) from None
+        raise error.named(operator, keeps_hint=True, **names) from None
     return given
 
 
@@ -120,16 +122,16 @@ def _planes_of(out: Any) -> list[Any]:
     if not isinstance(out, np.ndarray) and not is_tensor(out):
         return listed(out)
     if out.ndim == 0:
-        raise SplitTypeError.of([("out", " of rank 0")], "must have the parts along its first axis")
+        raise SplitTypeError.of(f"{OUT} of rank 0", "must have the parts along its first axis")
     return [out[i, ...] for i in range(len(out))]
 
 
 def _with_axis(array: Any, i: int, plane: tuple[int, ...], part: tuple[int, ...]) -> Any:
     """Return a view of an output that has the axis."""
     if isinstance(array, np.ma.MaskedArray):
-        memory_of(array, f"out[{i}]")  # may refuse the mask
+        memory_of(array, f"{OUT}[{i}]")  # may refuse the mask
     shape = getattr(array, "shape", plane)
     if shape != plane:
-        received = [(f"out[{i}]", f" of shape {tuple(shape)}")]
+        received = f"{OUT}[{i}] of shape {tuple(shape)}"
         raise SplitError.of(received, f"part {i} has shape {plane}")
     return array.reshape(part) if hasattr(array, "reshape") else array

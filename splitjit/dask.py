@@ -11,10 +11,12 @@ except ModuleNotFoundError as error:
         raise
     raise ImportError("splitjit.dask needs the dask package: pip install dask") from error
 
-from splitjit._api.lazy import split_lazily
 from splitjit._api.split import split as any_split
 from splitjit._api.split_plan import by_rule
+from splitjit._copy.run import run
+from splitjit._inputs.arrays import is_dask_array
 from splitjit._plan.arguments import Lengths, OtherRules, named_rule
+from splitjit.errors import SplitTypeError, X
 
 __all__ = ["split"]
 
@@ -84,7 +86,10 @@ def split(
     >>> [part.chunks for part in splitjit.split(x, [3, 3], axis=1)]
     [((2, 2), (3,)), ((2, 2), (1, 2))]
     """
-    return split_lazily(x, by_rule(axis, named_rule("split", split, by)), out, copy)
+    if not is_dask_array(x):
+        text, hint = "x must be a dask.array.Array", "splitjit.split takes other arrays"
+        raise SplitTypeError.of(f"{X} of type {type(x).__name__}", text, hint)
+    return run(x, by_rule(axis, named_rule("split", split, by)), out, copy)
 
 
 split.__wrapped__ = any_split  # type: ignore[attr-defined]  # `help` lists the rules by name

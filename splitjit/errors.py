@@ -2,7 +2,7 @@
 
 import re
 import reprlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Self
 
 
@@ -179,19 +179,56 @@ def describe(**values: object) -> str:
     >>> describe(split=np.array([[2, 4]]))
     'split=array of int64, shape (1, 2), [[2 4]]'
     """
-    return ", ".join(map("".join, pairs(**values)))
+    return ", ".join([f"{name}={shorten(value)}" for name, value in values.items()])
 
 
-Named = tuple[str, str]
-"""A text that names parameters, and the text that follows, which may hold any value."""
+# ---- refusals ----------------------------------------------------------------------------
 
 
-def pairs(**values: object) -> list[Named]:
-    """Pair the values received with their names, for `SplitError`.
+def param(text: str) -> str:
+    """Mark a parameter, or its value as in ``axis=1``, in a refusal, by null characters.
+
+    Operators and the command have other names for it, see `in_words`. No value and no path
+    contains the mark.
+    """
+    return f"\0{text}\0"
+
+
+X, OUT = param("x"), param("out")
+
+
+def pairs(**values: object) -> str:
+    """Mark the values received, as `describe` formats them, for `SplitError`.
 
     The values are put into words here: they may be large, change later, or not be picklable.
     """
-    return [(name, f"={shorten(value)}") for name, value in values.items()]
+    return ", ".join([param(describe(**{name: value})) for name, value in values.items()])
+
+
+Named = tuple[str, str]
+"""The name of a parameter, and the text that follows."""
+
+
+def in_words(text: str, say: Callable[[str, str, str], str]) -> str:
+    """Put a text into the words of an operator.
+
+    Parameters
+    ----------
+    text : str
+    say : callable
+        Gets the name of a parameter, ``"="`` or ``""``, and its value, and returns the words.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> in_words(f"pass {param('axis=1')}", lambda name, equals, value: f"--{name} {value}")
+    'pass --axis 1'
+    """
+    pieces = enumerate(text.split("\0"))
+    return "".join([say(*piece.partition("=")) if i % 2 else piece for i, piece in pieces])
 
 
 class SplitError(ValueError):
@@ -206,8 +243,8 @@ class SplitError(ValueError):
     operator : str
         The operator, with its version if the operator has versions.
     received : str, or sequence of (str, str)
-        The offending values, by name: each pair is a text that names parameters and
-        the text that follows. Renaming changes only the first.
+        The offending values, by name. Each pair is the name of a parameter and the text
+        that follows.
     rule : str
         The rule that the values break.
     *fault : int
@@ -216,13 +253,15 @@ class SplitError(ValueError):
         ``received`` is empty, and line i of `rule`, counted from 1, is the text of
         fault i: the values received, a colon, and the rule. ``{unsigned}`` is value 0 as an
         unsigned word.
-    hint : str or (str, str), default ""
-        A likely fix. The message ends with it. A pair is as in ``received``.
+    hint : str, default ""
+        A likely fix. The message ends with it.
 
     Attributes
     ----------
     operator, received, rule, hint : str
-        The parameters above, as texts.
+        The parameters above, in words. They cannot be set.
+    texts : tuple of str
+        ``received``, ``rule`` and ``hint`` with marks around parameters.
 
     See Also
     --------
@@ -238,69 +277,87 @@ class SplitError(ValueError):
 the axis length 7 must be a multiple of 2; num_outputs=2 allows a shorter last part
     """
 
+    _where = ""
+
     def __init__(
-        self,
-        operator: str,
-        received: str | Sequence[Named],
-        rule: str,
-        *fault: int,
-        hint: str | Named = "",
+        self, operator: str, received: str | Sequence[Named], rule: str, *fault: int, hint: str = ""
     ) -> None:
         if fault:
             number, *values = fault
             text = rule.split("\n")[number - 1].format(*values, unsigned=values[0] % 2**64)
             received, rule = text.split(": ", 1)
-        self.operator = operator
-        self.rule = rule
-        self._received = [("", received)] if isinstance(received, str) else received
-        self._hint = ("", hint) if isinstance(hint, str) else hint
-        self.args = operator, self.received, rule  # torch.compile cannot trace `super().__init__`
+        if not isinstance(received, str):
+            received = ", ".join([param(name) + rest for name, rest in received])
+        self._put(operator, received, rule, hint)
+
+    def _put(self, operator: str, *texts: str) -> None:
+        self.texts = texts
+        received, rule, _ = [text.replace("\0", "") for text in texts]
+        self.args = operator, received, rule  # torch.compile cannot trace `super().__init__`
 
     @classmethod
-    def of(cls, received: Sequence[Named], rule: str, hint: str | Named = "") -> Self:
+    def of(cls, received: str | Sequence[Named], rule: str, hint: str = "") -> Self:
         """Return a refusal in the name of `split`. Other operators call `named`."""
         return cls("split", received, rule, hint=hint)
 
     @property
+    def operator(self) -> str:
+        """The operator, with its version if the operator has versions."""
+        return str(self.args[0])
+
+    @property
     def received(self) -> str:
         """The offending values, by name."""
-        return ", ".join(map("".join, self._received))
+        return str(self.args[1])
+
+    @property
+    def rule(self) -> str:
+        """The rule that the values break."""
+        return str(self.args[2])
 
     @property
     def hint(self) -> str:
         """A likely fix, or an empty string."""
-        return "".join(self._hint)
+        return self.texts[2].replace("\0", "")
 
     def __str__(self) -> str:
         message = f"{self.operator}: {self.received}: {self.rule}"
         return f"{message}; {self.hint}" if self.hint else message
 
-    def named(self, operator: str, *, keeps_hint: bool = False, **names: str) -> Self:
-        """Return the same refusal in the name of another operator.
+    def named(
+        self, operator: str, where: str = "", *, keeps_hint: bool = False, **names: str
+    ) -> Self:
+        """Put this refusal into the words of another operator, and return it.
 
         Parameters
         ----------
         operator : str
             The operator that the user called.
+        where : str, default ""
+            What the operator was at work on; it follows the name of the operator, and of
+            those that `named` gives later.
         keeps_hint : bool, default False
-            Whether the hint is a fix for the other operator, too. Otherwise the new
-            error has none if the name changes, because a hint may name a parameter
-            that the other operator lacks.
+            Whether the hint is a fix for the other operator, too. Otherwise it is dropped
+            if the name changes, because a hint may name a parameter that the other
+            operator lacks.
         **names : str
-            The name of each value in that operator: ``x="input"``.
+            The name of each parameter in that operator: ``x="input"``.
 
         Returns
         -------
         SplitError
-            A new error of the same class.
+            This error.
         """
 
-        def renamed(pair: Named) -> Named:
-            return re.sub(r"\w+", lambda found: names.get(found[0], found[0]), pair[0]), pair[1]
+        def say(name: str, equals: str, value: str) -> str:
+            return param(names.get(name, name) + equals + value)
 
-        received = list(map(renamed, self._received))
-        hint = renamed(self._hint) if keeps_hint or operator == self.operator else ""
-        return type(self)(operator, received, self.rule, hint=hint)
+        received, rule, hint = [in_words(text, say) for text in self.texts]
+        self._where = where or self._where
+        operator += self._where
+        keeps_hint |= operator == self.operator
+        self._put(operator, received, rule, hint if keeps_hint else "")
+        return self
 
 
 class SplitTypeError(SplitError, TypeError):

@@ -7,7 +7,8 @@ from typing import Any, Protocol, SupportsIndex
 
 from splitjit import _operators as operators
 from splitjit._api.protocols import Part, Source
-from splitjit._api.split import split_by_rule
+from splitjit._api.split_plan import by_rule
+from splitjit._copy.run import run
 from splitjit._inputs.adapt import adapt
 from splitjit._operators import INTEGERS, Dim, InferredShape, Unknown
 from splitjit._plan.arguments import Lengths
@@ -84,7 +85,7 @@ class Split:
         SplitError
             If an input breaks a rule of the operator.
         """
-        return split_by_rule(adapt(data), _axis(axis, 0), (NUM_SPLITS, self._num_splits))
+        return run(adapt(data), by_rule(_axis(axis, 0), (NUM_SPLITS, self._num_splits)))
 
     def infer_shapes(self, input_shape: _Shape, axis: _Axis) -> list[InferredShape]:
         """Return the shapes of the parts.
@@ -179,7 +180,7 @@ class VariadicSplit:
             If an input breaks a rule of the operator.
         """
         x, index = adapt(data), _axis(axis, 0, 1)
-        return split_by_rule(x, index, (LENGTHS, _lengths(split_lengths)))
+        return run(x, by_rule(index, (LENGTHS, _lengths(split_lengths))))
 
     def infer_shapes(
         self, input_shape: _Shape, axis: _Axis, split_lengths: Lengths | Unknown

@@ -29,7 +29,8 @@ except ImportError as error:
     raise ImportError("splitjit.torch needs torch: python -m pip install torch") from error
 
 from splitjit._api.protocols import Part, SupportsSlices
-from splitjit._api.split import split_by_rule
+from splitjit._api.split_plan import by_rule
+from splitjit._copy.run import run
 from splitjit._inputs.torch.tensors import is_compiling, is_tensor, tensor_input
 from splitjit._plan.arguments import rule_of
 from splitjit._planes import split_planes, without_axis
@@ -282,7 +283,7 @@ def unbind(
     splitjit.unstack : The function of splitjit, also for arrays.
     """
     if out is not None:
-        return tuple(split_planes("unbind", input, dim, out))
+        return tuple(split_planes("unbind", input, dim, out, x="input", axis="dim"))
     parts = _parts_of_kernels({"split": 1}, dim, input)
     return tuple(without_axis(list(parts), dim)) or _parts_of_torch("unbind", input, dim)
 
@@ -329,7 +330,7 @@ def _parts_of_kernels(rule: dict[str, Any] | None, dim: Any, x: Any) -> tuple[An
     try:
         given = tensor_input(x)
         if given.array is not None:
-            return tuple(split_by_rule(given, dim, rule_of(**{"split": None, **rule})))
+            return tuple(run(given, by_rule(dim, rule_of(**{"split": None, **rule}))))
     except SplitError:
         pass
     return ()

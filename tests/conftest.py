@@ -14,10 +14,8 @@ from hypothesis import HealthCheck, settings
 import splitjit
 from splitjit import SplitPlan
 from splitjit._abi.calls import AT, FEWEST_CHUNKS
-from splitjit._abi.kernels import LOOPS
-from splitjit._api import split
-from splitjit._copy import buffers, copy, torch_operator
-from splitjit._copy.copy import use_builtins
+from splitjit._abi.thresholds import THRESHOLDS
+from splitjit._copy import buffers
 from splitjit._plan.plan import Plan
 from splitjit._runtime import loading, threads
 from splitjit._runtime.loading import LOADER
@@ -133,13 +131,15 @@ settings.load_profile("default")
 ROUTES = {
     # name: whether to compile at once or never, bytes of a chunk, bytes from which stores stream
     "slices": (False, 1 << 62, 1 << 62),
-    "new": (True, 1 << 62, 1 << 62),  # each small array has a shape that was never split
     "serial": (True, 1 << 62, 1 << 62),
     "parallel": (True, 1, 1 << 62),
     "serial-streamed": (True, 1 << 62, 0),
     "parallel-streamed": (True, 1, 0),
 }
 
+
+ASKED = {"wake_from": 0, "pause": 0, "asleep_share": 1, "awake_share": 1}
+"""Thresholds of the team with which each copy in chunks asks a helper."""
 
 needs_kernels = pytest.mark.skipif(loading.never_compiles(), reason="nothing is compiled")
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
@@ -218,24 +218,24 @@ def new_plans():
 
 
 def forget_copies(setattr):
-    """Let plans forget their copies: they are made otherwise from now on."""
+    """Let plans forget how they copied: it is decided anew from now on."""
     slots = {}
 
     def slots_of(plan):
         if len(slots) > 100:  # a fuzzer makes plans without end
             slots.clear()
-        return slots.setdefault(id(plan), {"plan": plan, "kept": {}, "copy": None})
+        return slots.setdefault(id(plan), {"plan": plan, "_hows": {}, "_how": None})
 
-    def put_copy(plan, made):
-        if made is None:
-            vars(Plan)["_copy"].__set__(plan, None)
-        slots_of(plan)["copy"] = made
+    def put_how(plan, how):
+        if how is None:
+            vars(Plan)["_how"].__set__(plan, None)
+        slots_of(plan)["_how"] = how
 
     # The slots themselves hold what they held: plans are cached, and outlive the test. New plans
     # set both to nothing.
-    put_kept = vars(Plan)["_kept"].__set__
-    setattr(SplitPlan, "_kept", property(lambda plan: slots_of(plan)["kept"], put_kept))
-    setattr(SplitPlan, "_copy", property(lambda plan: slots_of(plan)["copy"], put_copy))
+    put_hows = vars(Plan)["_hows"].__set__
+    setattr(SplitPlan, "_hows", property(lambda plan: slots_of(plan)["_hows"], put_hows))
+    setattr(SplitPlan, "_how", property(lambda plan: slots_of(plan)["_how"], put_how))
 
 
 def send_down(route, monkeypatch):
@@ -247,17 +247,17 @@ def take(route, setattr):
     """Make every split take one route; `setattr` is that of a monkeypatch."""
     compiles, chunk, stream = ROUTES[route]
     forget_copies(setattr)
-    for module in (copy, torch_operator):
-        setattr(module, "loading_pays", lambda gain: compiles)
-    setattr(split, "is_first", lambda key: route == "new")
-    if route == "new" and all(LOADER.load(name, wait=True) for name in ("core", *LOOPS)):
-        use_builtins()
-    setattr(copy, "STREAM_FROM", (stream, stream))
-    for module in (copy, threads):
-        setattr(module, "LARGE", FEWEST_CHUNKS * chunk)
-    setattr(threads.TEAM.chunk, "value", chunk)
-    setattr(threads, "_allowed", lambda: 2)
-    threads.TEAM.word(AT.allowed).value = 1
+    sizes = ("load_from", "load_after", "compile_from", "compile_after")
+    for name in sizes:
+        setattr(THRESHOLDS, name, 0 if compiles else 1 << 62)
+    if not compiles:
+        setattr(LOADER, "loaded", {})
+    setattr(THRESHOLDS, "large", FEWEST_CHUNKS * chunk)
+    setattr(THRESHOLDS, "stream_from", (stream, stream))
+    setattr(threads, "allowed", lambda now: 2)
+    setattr(threads.TEAM, "limits_until", float("-inf"))
+    for name, value in {**ASKED, "chunk": chunk}.items():
+        setattr(threads.TEAM.word(getattr(AT, name)), "value", value)
 
 
 @pytest.fixture(

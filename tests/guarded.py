@@ -25,10 +25,12 @@ from splitjit._abi import structs
 from splitjit._abi.calls import AT, FUNCTIONS_AT
 from splitjit._abi.kernels import LINE
 from splitjit._abi.structs import NEW_FROM_DESCR
-from splitjit._copy import buffers
+from splitjit._abi.thresholds import THRESHOLDS
+from splitjit._copy import buffers, how
 from splitjit._njit import functions
 from splitjit._runtime import threads
-from tests.conftest import take
+from splitjit._runtime.loading import can_read_arrays
+from tests.conftest import ASKED, take
 
 PAGE = mmap.PAGESIZE
 CANARY = 0xA5
@@ -159,12 +161,14 @@ def run(number: int) -> None:
     expected = [x[index].tobytes() for index in plan.slices]
     calls = rng.choice([1, 2]) if CALLS is None else CALLS
     if COMPILED:
-        threads.TEAM.chunk.value = rng.choice([1, 1 << 62])
+        threads.TEAM.word(AT.chunk).value = rng.choice([1, 1 << 62])
     if not COMPILED and rng.random() < 0.5:
         buffers.POOL.lease = lambda nbytes: guarded(nbytes, rng.random() < 0.5)
+        how._reads_arrays = lambda: x.nbytes < THRESHOLDS.large  # builtins lease blocks without it
         for _ in range(calls):  # the first call loads the code of small copies
             parts = plan(x)
     else:
+        how._reads_arrays = can_read_arrays
         contiguous = rng.random() < 0.5
         parts, memories = [], []
         for part in plan.output_shapes:
@@ -225,10 +229,11 @@ def main(route: str, first: int, last: int, log: str) -> None:
         functions.fill_table()
         for field in ("stream_short_runs", "stream_long_runs"):
             functions.TABLE[getattr(FUNCTIONS_AT, field)] = from_bytes
-        threads.TEAM.word(AT.allowed).value = 1
+        functions.TABLE[FUNCTIONS_AT.large] = 1
+        for name, value in {**ASKED, "allowed": 1}.items():
+            threads.TEAM.word(getattr(AT, name)).value = value
     else:
         take(route, setattr)
-        buffers.LARGE = 1
         new_array = guarded_new_array(random.Random(first))
         structs.API[NEW_FROM_DESCR] = ctypes.cast(new_array, ctypes.c_void_p).value
     with open(log, "wb", buffering=0) as file:

@@ -48,12 +48,12 @@ TARGETS = {
     "_kernels/njit_split.py": "njit/test_overloads.py",
     "_kernels/**/*.py": KERNELS,
     "_copy/buffers.py": KERNELS,
-    "_abi/columns.py": "copy/test_overlap.py copy/test_outputs.py whole/test_model.py",
+    "_copy/how.py": KERNELS,
     "_copy/outputs.py": "copy/test_outputs.py copy/test_overlap.py",
     "_njit/functions.py": "njit/test_overloads.py",
 }
 ONLY_SPEED = ["build", "compiling", "compile", "cache", "digest", "__init__", "_load"]
-ONLY_SPEED += ["warm", "_now", "leave_core", "nap"]
+ONLY_SPEED += ["warm", "_now", "stay_off", "nap"]
 """Parts of the names of files and functions that copy and check nothing."""
 
 

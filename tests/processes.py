@@ -8,25 +8,29 @@ import sys
 import pytest
 
 SPLIT = """
-import contextlib, os, signal, sys, threading, time
+import contextlib, dataclasses, os, signal, sys, threading, time
 from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import splitjit
-from splitjit._runtime import loading, threads, ways
-from splitjit._api import split as split_module
+from splitjit._runtime import loading, threads
 from splitjit._runtime.loading import LOADER
 from splitjit._abi import calls as shared, kernels
-from splitjit._copy import copy as copies
+from splitjit._abi.thresholds import THRESHOLDS
 
-# Every split of this process is compiled, and asks as many helpers as it may.
-copies._SECONDS_TO_LOAD = copies._SECONDS_IF_IMPORTED = 0.0
-split_module.is_first = lambda key: False
-ways.Ways.choose = lambda self, now: 0
+# Every split of this process is compiled, and large ones ask as many helpers as may run.
+for name in ("load_from", "load_after", "compile_from", "compile_after"):
+    setattr(THRESHOLDS, name, 0)
 
 x = np.arange(2**20, dtype=np.int32).reshape(1024, -1)
 
 def word(name):
     return threads.TEAM.word(getattr(shared.AT, name.lower())).value
+
+def let(**thresholds):
+    for name, value in thresholds.items():
+        threads.TEAM.word(getattr(shared.AT, name)).value = value
+
+let(wake_from=0, pause=0, asleep_share=1 << 17, awake_share=1 << 17)
 
 def check():
     parts = splitjit.split(x, [300, 724], axis=1)
@@ -59,13 +63,45 @@ def beside(count, work):  # threads repeat the work until the block ends
     assert not any(repeat.exception() for repeat in repeated), repeated
 """
 
-# Helpers take part on any machine.
-TWO_CORES = """
-from splitjit._runtime import cores
+# Helpers take part on any machine: `have` says how many cores there are.
+CORES = """
+import os
+import numpy as np
+from splitjit._runtime import cores, loading, threads
 
-cores.affinity = lambda: 2
 cores.quota = lambda: None
+CORES = np.zeros(16, np.int64)  # C's `cpu_set_t`
+
+def have(count):
+    os.cpu_count = cores.affinity = lambda: count
+    CORES[0] = (1 << count) - 1
+    threads.TEAM.limits_until = float("-inf")
+
+def make_cores():  # before kernels are loaded
+    import numba
+    from numba import types
+    from splitjit._kernels.ir.intrinsics import words_at
+
+    address = CORES.ctypes.data
+
+    @numba.cfunc(types.int32(types.int32, types.intp, types.intp))
+    def get_affinity(thread, nbytes, mask):
+        for i in range(16):
+            words_at(mask)[i] = words_at(address)[i]
+        return 128
+
+    loading.python_functions()["sched_getaffinity"] = get_affinity.address
+    return get_affinity
 """
+TWO_CORES = (
+    CORES
+    + """
+if cores.affinity() < 2:
+    kept = make_cores()
+have(2)
+"""
+)
+MANY_CORES = CORES + "kept = make_cores()\n"
 
 # Calls a function with the name of each module that Python looks for, but not inside of itself.
 ON_IMPORT = """

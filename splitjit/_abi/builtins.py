@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from splitjit._abi.kernels import METH_STATIC, PYTHON_FUNCTIONS
@@ -62,6 +62,16 @@ def maker(name: str, address: int, flags: int) -> Callable[[object], Callable[..
     )
     new, place = _new_function(), ctypes.c_void_p(ctypes.addressof(method))
     return lambda owner: new(place, ctypes.py_object(owner), None)
+
+
+_FUNCTION = ctypes.PYFUNCTYPE(ctypes.c_int64)
+
+
+def call(address: int, record: Sequence[int]) -> int:
+    """Call a compiled function with the address of a record's words."""
+    words = (ctypes.c_int64 * len(record))(*record)
+    result: int = _FUNCTION(address)(ctypes.c_int64(ctypes.addressof(words)))
+    return result
 
 
 @functools.cache

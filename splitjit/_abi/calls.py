@@ -48,9 +48,9 @@ record
 Expected = namedtuple(
     "Expected",
     "array_type list_type dtype rank axis count start stop stream loop fresh into nbytes "
-    "blocks byte new_array set_base shape sizes none loops error message team",
+    "blocks byte new_array set_base shape sizes none error message team releases_gil",
 )
-"""What the builtin functions of a `Copy` expect of arrays, and what they need to make them.
+"""What the builtin functions of a `How` expect of arrays, and what they need to make them.
 
 array_type, list_type, dtype
     Addresses of `numpy.ndarray`, of `list`, and of the dtype of all arrays.
@@ -66,8 +66,8 @@ fresh
     The address of the layout record of fresh parts. Target offsets are relative to the
     start of their block.
 into
-    The address of a layout record for outputs. `into` writes their addresses to it, and no other
-    thread runs meanwhile; `into_large` writes them to a copy.
+    The address of a layout record for outputs. `into` writes their addresses to it, or to a copy of
+    it if other threads run meanwhile.
 nbytes
     How many bytes of memory fresh parts need. If the array is small, this includes room to align
     the block.
@@ -80,13 +80,13 @@ shape, sizes
     part.
 none
     The address of None, the result of a call that copies nothing.
-loops
-    For arrays of new shapes: the address of the addresses of the loops, in the order of
-    `splitjit._abi.kernels.LOOPS`; 0 for loops that are not loaded.
 error, message
     The addresses of the type and of the text of the error if memory for large parts runs out.
 team
     For large arrays: the address of the team record; else 0.
+releases_gil
+    Whether other Python threads run during the copy: if the array is large or a memory map, whose
+    pages may come from a disk.
 """
 
 Call = namedtuple(
@@ -123,8 +123,9 @@ Two shapes follow, as words: what a given part has and should have, for the text
 
 Functions = namedtuple(
     "Functions",
-    "version measure make_parts copy_parts lay_out loops share team take_block free_block "
-    "clear blocks numba stream_short_runs stream_long_runs most_parts",
+    "version measure make_parts copy_parts lay_out find_shared loops share team take_block "
+    "free_block clear blocks numba find_symbol numba_limit stream_short_runs stream_long_runs "
+    "large most_parts",
 )
 """The table that users' compiled code calls through.
 
@@ -132,10 +133,11 @@ version
     Identifies the code behind the addresses, and the fields of `Call`.
 measure, make_parts, copy_parts
     The addresses of the functions of `splitjit._kernels.njit_split`.
-lay_out
-    The address of `splitjit._kernels.core.layouter.lay_out`.
+lay_out, find_shared
+    The addresses of these functions of `splitjit._kernels.core`.
 loops
-    The address of the loops' addresses, as in `Expected`.
+    The address of the addresses of the loops, in the order of `splitjit._abi.kernels.LOOPS`; 0 for
+    loops that are not loaded.
 share, team
     The addresses of `splitjit._kernels.core.team.share` and of the team record.
 take_block, free_block, clear
@@ -144,8 +146,13 @@ blocks
     The address of the block record.
 numba
     The address of Numba's struct `NRT_api_functions`.
+find_symbol, numba_limit
+    The addresses of LLVM's function that finds the address of a symbol, and of the symbol of
+    Numba's `get_num_threads`, which exists once Numba has started its threads.
 stream_short_runs, stream_long_runs
     The sizes in bytes from which on stores bypass the cache.
+large
+    The bytes from which on helpers may share a copy.
 most_parts
     The most parts for which there is memory.
 """
@@ -174,13 +181,19 @@ SLOTS = 32
 #     loop, chunks, arguments  the job              asked   how many helpers the job wants
 #     core        the caller's core                 helped  chunks that helpers have copied so far
 #     started     helpers that have been started    numbered  helpers that have taken a number
-#     allowed     helpers that may run now          chunk    the bytes of a chunk
+#     ended       when the last large copy ended    paused  callers ask no helper before this time
+#     served      when the last copy ended that asked helpers
+#     allowed     helpers that the limits allow which Python reads: the quota, NUMBA_NUM_THREADS
+#     numba       the address of Numba's `get_num_threads`, or 0 until Numba has started its threads
+#     alone       the address of a Python list; while it has items, callers ask no helper
+#     thresholds … a line for each of `Thresholds`; times are in nanoseconds
 #     helpers …   a line for each helper: 1 while it sleeps, then the address of its lock
 
 _Team = namedtuple(
     "_Team",
     "generation open taken active busy loop chunks arguments asked core helped started numbered "
-    "allowed chunk helpers",
+    "ended served paused allowed numba alone "
+    "chunk wake_from awake stopped pause asleep_share awake_share helpers",
 )
 AT = _Team(*range(len(_Team._fields)))
 SPACING = 128

@@ -10,14 +10,6 @@ LINE = 64
 PAGE = 1 << 12
 """A page. A store across a page boundary is much slower."""
 
-LARGE = 1 << 19
-"""Bytes from which a copy is large: helpers share it, the block of its parts is kept for reuse, and
-objects are assigned by a compiled loop."""
-
-LONG_RUN = 1 << 9
-"""From this length on, ordinary stores of runs pay if a large cache can hold the array; see
-`splitjit._runtime.cores.stream_from`."""
-
 TILE = 16
 """Bytes of each step of a tile, which the transpose loop turns into cache lines."""
 
@@ -42,9 +34,10 @@ ADDRESS, METH_O, METH_FASTCALL, METH_STATIC = 0x0, 0x8, 0x80, 0x20
 KERNELS: dict[str, dict[str, dict[str, int]]] = {
     "core": {
         "core.layouter": {"lay_out": ADDRESS},
+        "core.apart": {"find_shared": ADDRESS},
         "core.entry": {
             "fresh": METH_O,
-            **dict.fromkeys(("fresh_large", "fresh_new", "into", "into_large"), METH_FASTCALL),
+            "into": METH_FASTCALL,
         },
         "core.team": {
             "share": ADDRESS,

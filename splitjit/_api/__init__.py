@@ -1,6 +1,7 @@
 """What users call: `split`, `split_into`, plans and explanations.
 
-`split` handles ndarrays itself; `run` adapts anything else, or sends it to `lazy` (Dask).
-`split_plan` has plans with public methods, `explain` and `explanation` say what would happen, and
-`warmup` loads what later splits need. Operators, drop-ins, files and users call these modules.
+`split` and plans copy a plain array at once if its plan knows how; else `splitjit._copy.run` does
+the rest. `split_plan` has plans with public methods and the cache of plans, `explain` says how a
+split would run, and `warmup` loads what later splits need. Operators, drop-ins, files and users
+call these modules.
 """

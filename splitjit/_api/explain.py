@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, SupportsIndex, Unpack
 
-from splitjit._api.explanation import Explanation, explain_object
 from splitjit._api.split_plan import by_rule
+from splitjit._copy.explanation import Explanation, explain_object
 from splitjit._plan.arguments import Lengths, OtherRules, named_rule
 
 

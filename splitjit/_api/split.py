@@ -8,14 +8,11 @@ from typing import Any, Literal, SupportsIndex, Unpack, overload
 import numpy as np
 from numpy.typing import ArrayLike
 
-from splitjit._abi.kernels import LARGE
 from splitjit._api.protocols import GiveExactlyOneRule, Part, Source, SupportsSlices
-from splitjit._api.split_plan import SplitPlan, by_rule, split_object
-from splitjit._copy.buffers import release_frames
-from splitjit._copy.decision import split_array, split_input, split_new_shape
-from splitjit._copy.torch_operator import split_at_once
-from splitjit._inputs.input import Input
-from splitjit._inputs.torch.memory import TORCH
+from splitjit._api.split_plan import PLANS, SplitPlan, by_rule, cached_plan
+from splitjit._copy.how import FIRST
+from splitjit._copy.run import run
+from splitjit._inputs.input import by_plan
 from splitjit._plan.arguments import (
     NOT_GIVEN,
     AnyRules,
@@ -27,9 +24,9 @@ from splitjit._plan.arguments import (
     rule_of,
     shape_of,
 )
-from splitjit._plan.plan import cached_plan, is_first, recent_plan
-from splitjit._plan.rules import Rule
 from splitjit.errors import SplitError, SplitTypeError, kind_of
+
+recent_plan = PLANS.get
 
 Splittable = ArrayLike | SupportsSlices[Any]
 Outs = Sequence[SupportsSlices[Any]]
@@ -176,35 +173,14 @@ def split(
     if by_position is not NOT_GIVEN or unknown:
         refuse_call("split", by_position, unknown, "out", "copy")
     rule = rule_of(split, num_outputs, num_splits, indices, num_sections)
-    if type(x) is np.ndarray:
-        # The starts of `cached_plan` and `split_array`, inlined: calls would slow tiny
-        # splits. A shape that was never split may never come again, so it first gets no plan.
-        try:
-            key = x.shape, axis, rule
-            plan = recent_plan(key) if type(axis) is int else None
-            if plan is None:
-                is_plain = type(axis) is int and out is None and copy is True
-                if is_plain and x.nbytes < LARGE and is_first(key):
-                    return split_new_shape(x, axis, rule)
-                plan = cached_plan(x.shape, axis, rule)
-            elif plan._copy is not None and out is None and copy is True:
-                parts: list[Any] | None = plan._copy.fresh(x)
-                if parts is not None:
-                    return parts
-            return split_array(plan, x, out, copy)
-        except BaseException as error:
-            release_frames(error)
-            raise
-    if copy is True and type(x) in TORCH.kinds:
-        tensors = split_at_once(x, out, cached_plan, axis, rule)
-        if tensors is not None:
-            return tensors
-    return split_object(x, by_rule(axis, rule), out, copy)
-
-
-def split_by_rule(x: Input, axis: SupportsIndex, rule: Rule) -> list[Any]:
-    """Split an adapted object."""
-    return split_input(x, by_rule(axis, rule))
+    if type(x) is np.ndarray and type(axis) is int and copy is True:
+        key = x.shape, axis, rule
+        plan = recent_plan(key)
+        if plan is None:
+            plan = PLANS.add(key)
+        parts: list[Any] | None = (plan._how or FIRST).at_once(plan, x, out)
+        return run(x, by_plan(plan), out) if parts is None else parts
+    return run(x, by_rule(axis, rule), out, copy)
 
 
 @overload
@@ -285,10 +261,10 @@ def split_into(
         raise SplitTypeError("split_into", "outs=None", "must be a sequence of arrays")
     try:
         rule = rule_of(split, num_outputs, num_splits, indices, num_sections)
-        if type(x) is np.ndarray:
-            split_array(cached_plan(x.shape, axis, rule), x, outs, True)
+        if type(x) is np.ndarray:  # a plan that knows such arrays copies at once
+            cached_plan(x.shape, axis, rule)(x, outs)
         else:
-            split_object(x, by_rule(axis, rule), outs, True)
+            run(x, by_rule(axis, rule), outs)
     except SplitError as error:
         if isinstance(outs, np.ndarray) and isinstance(x, (list, tuple)):
             received = f"x of type {kind_of(x)} and outs of type {kind_of(outs)}"

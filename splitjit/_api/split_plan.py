@@ -10,20 +10,18 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from splitjit._api.protocols import Lazy, Part, Scalar, Source, SupportsSlices
-from splitjit._copy.decision import split_array, split_input
+from splitjit._copy.buffers import POOL, empty_parts
+from splitjit._copy.how import FIRST
 from splitjit._copy.outputs import check_apart, check_fit, views_of
-from splitjit._copy.torch_operator import empty, split_at_once
-from splitjit._inputs.adapt import adapt
-from splitjit._inputs.arrays import is_dask_array
+from splitjit._copy.run import run
 from splitjit._inputs.input import Request, by_plan
 from splitjit._inputs.torch import tensors
-from splitjit._inputs.torch.memory import TORCH
 from splitjit._plan.arguments import Shape, listed
-from splitjit._plan.plan import PLANS, Plan, cached_plan
+from splitjit._plan.plan import Plan, PlanCache
 from splitjit._plan.rules import Rule
 
 if TYPE_CHECKING:
-    from splitjit._api.explanation import Explanation
+    from splitjit._copy.explanation import Explanation
 
 
 class SplitPlan(Plan):
@@ -125,7 +123,9 @@ class SplitPlan(Plan):
         >>> [part.shape for part in splitjit.plan_split((5, 2), 3).empty("float32")]
         [(3, 2), (2, 2)]
         """
-        return empty(self, dtype)
+        if tensors.is_dtype(dtype):
+            return tensors.empty(self, dtype, empty_parts)
+        return empty_parts(self, dtype)
 
     @overload
     def __call__(self, x: Lazy, out: None = None, copy: bool = True) -> list[Lazy]: ...
@@ -160,14 +160,11 @@ class SplitPlan(Plan):
         SplitError
             If the shape of `x` is not the shape of the plan, or `out` does not fit.
         """
-        if type(x) is np.ndarray:
-            return split_array(self, x, out, copy)
-        request = by_plan(self)
-        if copy is True and type(x) in TORCH.kinds:
-            parts = split_at_once(x, out, request.plan_of)
+        if copy is True:
+            parts: list[Any] | None = (self._how or FIRST).at_once(self, x, out)
             if parts is not None:
                 return parts
-        return split_object(x, request, out, copy)
+        return run(x, by_plan(self), out, copy)
 
     def bind(self, out: Sequence[SupportsSlices[Part]]) -> Callable[[Any], list[Part]]:
         """Check outputs now, and return a function that splits arrays into them.
@@ -244,13 +241,12 @@ class SplitPlan(Plan):
         >>> plan.explain(np.zeros((4, 6)), copy=False).strategy
         'views'
         """
-        from splitjit._api.explanation import explain_object
+        from splitjit._copy.explanation import explain_object
 
         return explain_object(x, by_plan(self), out, copy)
 
 
 SplitPlan.__module__ = "splitjit"  # so that pickles name the public path
-PLANS.kind = SplitPlan
 __test__ = {"SplitPlan": SplitPlan}  # doctest skips classes of other modules
 
 
@@ -266,15 +262,31 @@ def _check_bound(plan: Plan, out: list[Any]) -> None:
     check_apart(parts, plan.axis)
 
 
+PLANS = PlanCache(SplitPlan)
+cached_plan = PLANS.plan
+
+
 def by_rule(axis: SupportsIndex, rule: Rule) -> Request:
     """Return the request of a call to `split` with a rule."""
     return Request(axis, rule, lambda shape: cached_plan(shape, axis, rule))
 
 
-def split_object(x: Any, request: Request, out: Any, copy: Any) -> list[Any]:
-    """Split an object that is not a plain ndarray."""
-    if is_dask_array(x):
-        from splitjit._api.lazy import split_lazily  # most programs never need it
+def clear_caches() -> None:
+    """Free all memory that splitjit keeps to make later calls faster.
 
-        return split_lazily(x, request, out, copy)
-    return split_input(adapt(x, copy), request, out, copy)
+    This drops cached plans with their layouts, and memory blocks that no part uses. Compiled
+    code stays loaded. Both caches are bounded anyway: up to about 1000 recently used plans are
+    kept (fewer if they have many parts, and none of more than 4096 parts), and
+    `set_buffer_limit` limits the blocks.
+
+    See Also
+    --------
+    set_buffer_limit : Limit the memory kept for reuse.
+
+    Examples
+    --------
+    >>> import splitjit
+    >>> splitjit.clear_caches()
+    """
+    PLANS.clear()
+    POOL.clear()

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from splitjit._abi.kernels import KERNELS
-from splitjit._copy import copy
 from splitjit._copy.slices import assign_loop
 from splitjit._inputs.arrays import as_dtype
 from splitjit._runtime import kernel_files, threads
@@ -60,5 +59,4 @@ def warmup(dtypes: Iterable[DTypeLike] | None = None) -> None:
         if any(loaded):  # else a fork may have left llvmlite half imported
             kernel_files.remove(older=True)
         if vars(NATIVE):
-            copy.use_builtins()
-            threads.TEAM.count_cores()  # a split that follows at once reads no quota
+            threads.TEAM.read_limits()  # a split that follows at once reads no quota

@@ -100,7 +100,7 @@ def run(as_json: bool = False) -> int:
     for i, workload in enumerate(WORKLOADS, 1):
         if as_json or not sys.stdout.isatty():  # no table on a screen shows progress
             say(f"{i} of {len(WORKLOADS)}: {workload.name}")
-        calls = ways(workload)
+        calls = calls_of(workload)
         ok, seconds = parts_equal(calls), measure(calls)
         found.append({**asdict(workload), "ok": ok, "seconds": seconds})
         if not as_json:
@@ -129,10 +129,10 @@ threads   {threads}
 kernels   {kernels}
 """
 
-Ways = dict[str, Callable[[], Any]]
+Calls = dict[str, Callable[[], Any]]
 
 
-def ways(workload: Workload) -> Ways:
+def calls_of(workload: Workload) -> Calls:
     """Return functions that run a workload and return its parts: ``fresh``, ``out``, ``numpy``.
 
     Parameters
@@ -153,13 +153,13 @@ def ways(workload: Workload) -> Ways:
     }
 
 
-def parts_equal(calls: Ways) -> bool:
+def parts_equal(calls: Calls) -> bool:
     """Compare the parts, in new arrays and in `out`, with NumPy's.
 
     Parameters
     ----------
     calls : dict of str to callable
-        See `ways`.
+        See `calls_of`.
 
     Returns
     -------
@@ -176,15 +176,15 @@ def _same(part: np.ndarray, reference: np.ndarray) -> bool:
     return kind and part.tobytes() == reference.tobytes()  # of objects, these are their addresses
 
 
-def measure(calls: Ways) -> dict[str, float]:
-    """Time the ways to run a workload, in turn.
+def measure(calls: Calls) -> dict[str, float]:
+    """Time the calls of a workload, in turn.
 
-    This exposes all ways to the same load of the machine.
+    This exposes all calls to the same load of the machine.
 
     Parameters
     ----------
     calls : dict of str to callable
-        See `ways`.
+        See `calls_of`.
 
     Returns
     -------

@@ -3,19 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import re
 import sys
 from pathlib import Path
 from typing import Any
 
-from splitjit.errors import SplitError
-
-_PARAMETER = re.compile(
-    r"\b(num_\w+|tp_plan|split(?= must)|config(?= gives)|(?:split|indices|axis|shape|sections"
-    r"|lengths|force|copy_config|tensors|out|name)(?==))"
-    r"(?:=(\([^)]*\)|[^\s,;]*))?"
-)
-"""A parameter of a function in a refusal, and its value."""
+from splitjit.errors import SplitError, in_words
 
 
 def program() -> str:
@@ -46,33 +38,31 @@ def sentence(error: Exception) -> str:
     if isinstance(error, FileNotFoundError) and error.filename is not None:
         return f"{error.filename} does not exist"
     if isinstance(error, OSError):
-        what, separator, rest = str(error).rpartition("; ")  # the first is the name of a file
-        text = error.strerror or what + separator + in_options(rest)
+        text = error.strerror or str(error)
         return text if error.filename is None else f"{error.filename}: {text}"
     if not isinstance(error, SplitError):
         return str(error) or "not enough memory"
-    received, rule, hint = error.received, in_options(error.rule), in_options(error.hint)
-    if _PARAMETER.match(received):  # otherwise it can be the name of a file
-        received = re.sub("--axis (?=-?[0-9])", "axis ", in_options(received))  # perhaps not given
+    says = _as_given, _as_given, as_option
+    received, rule, hint = map(in_words, error.texts, says)
     said = "" if error.operator == "files" else f"{error.operator}: "
     return f"{said}{received}: {rule}" + (f"; {hint}" if hint else "")
 
 
-def in_options(text: str) -> str:
-    """Write parameters as options: ``num_outputs=5`` as ``--num-outputs 5``."""
-    return _PARAMETER.sub(_as_option, text)
+def as_option(name: str, equals: str, value: str) -> str:
+    """Write a parameter as an option: ``num_outputs=5`` as ``--num-outputs 5``."""
+    option = name.replace("tensors", "tensor").replace("_", "-")
+    if value in ("True", "False"):
+        return f"--{option}" if value == "True" else f"--no-{option}"
+    if value.startswith("("):
+        value = value.strip("(),").replace(" ", "")
+    return f"--{option} {value}".rstrip()
 
 
-def _as_option(found: re.Match[str]) -> str:
-    name, value = found[1], found[2] or ""
-    if name in ("shape", "sections", "lengths"):
-        return f"{name} {value}"
-    if name == "tensors":
-        return "--tensor"
-    if name == "copy_config":
-        return "--copy-config" if value == "True" else "--no-copy-config"
-    value = "" if value == "True" else value.strip("(),").replace(" ", "")
-    return f"--{name.replace('_', '-')} {value}".rstrip()
+def _as_given(name: str, equals: str, value: str) -> str:
+    """Write a parameter whose value may come from a file or a pattern, and not from an option."""
+    if name in ("axis", "shape", "sections", "lengths") and equals + value != "=":
+        return f"{name} {value}".rstrip()
+    return as_option(name, equals, value)
 
 
 def number_of(count: int, what: str) -> str:

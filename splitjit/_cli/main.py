@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import splitjit
-from splitjit._cli.lines import in_options, say, sentence
+from splitjit._cli.lines import say, sentence
 from splitjit._cli.parser import make_parser
 
 
@@ -77,6 +77,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         done = [COMPLETE] if getattr(arguments, "written", False) else []
         notes = [*getattr(interrupt, "__notes__", ()), *done, "no file was written"]
-        say(f"interrupted; {in_options(notes[0])}")
+        say(f"interrupted; {notes[0]}")
         return 128 + (interrupt.args[0] if interrupt.args else signal.SIGINT)
     return 0

@@ -26,7 +26,7 @@ def run(arguments: argparse.Namespace) -> None:
     existing = [str(one) for one in planned.targets if dry_run and os.path.lexists(one)]
     if not dry_run:
         with report.show_progress(arguments.quiet, planned.nbytes) as progress:
-            operations.write(planned, arguments.force, progress)
+            operations.write(planned, arguments.force, progress, "--force")
             arguments.written = True
     if arguments.json:
         print_json({"dry_run": dry_run, "existing": existing, **described.describe(planned)})
@@ -37,7 +37,7 @@ def run(arguments: argparse.Namespace) -> None:
         for target in existing:
             print(f"{printable(target)} exists")
     if dry_run:
-        check_targets(planned.targets, arguments.force)
+        check_targets(planned.targets, arguments.force, "--force")
 
 
 def _plan(arguments: argparse.Namespace) -> files.SplitFiles:

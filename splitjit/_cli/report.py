@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from splitjit._cli.lines import in_options, number_of, printable, say
+from splitjit._cli.lines import as_option, number_of, printable, say
 from splitjit.files.checkpoints import siblings
 from splitjit.files.file_plan import FilePlan, SplitFiles, TensorPlan, percent
 from splitjit.files.formats.base import Tensor
@@ -182,7 +182,7 @@ def _split_info(parts: list[dict[str, Any]], tensors: bool) -> Iterator[str]:
     given = "all" if len(ranks) == split["count"] else f"{len(ranks)} of"
     held = [[tensor for file in one["files"] for tensor in file["tensors"]] for one in parts]
     total = amount(sum(one["nbytes"] for one in parts))
-    count, how = number_of(split["count"], "part"), in_options(f"{rule}={value}")
+    count, how = number_of(split["count"], "part"), as_option(rule, "=", str(value))
     yield f"{given} {count} of one split by {how}: {number_of(len(held[0]), 'tensor')}, {total}"
     for one in parts:
         yield f"  {one['path']}: rank {one['split']['rank']}, {amount(one['nbytes'])}"

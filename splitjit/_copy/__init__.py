@@ -1,7 +1,7 @@
-"""What a copy is: from a plan and an array to parts.
+"""What a copy is: from an object and a request to parts.
 
-`decision` says who copies what to where, and carries it out. A `Copy` (copy.py) copies by `slices`
-of NumPy until it pays to load kernels. `outputs` checks the arrays of ``out``, and `buffers` lends
-memory to parts. `torch_operator` splits small tensors, and those that ask for a gradient. `_api`
-and `_njit` call these modules.
+`run` decides which of four ways makes the parts, and has them made. A `How` (how.py) copies by
+`slices` of NumPy until kernels are loaded. `outputs` checks the arrays of ``out``, `buffers` lends
+memory to parts, and `lazy` has the tasks of Dask arrays. `_api`, operators, drop-ins and `_njit`
+call these modules.
 """

@@ -7,14 +7,14 @@ later call reuses it. Users' compiled code shares the pool.
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import math
 import os
 import sys
 import warnings
-from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Callable, Iterable
+from itertools import accumulate
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
@@ -23,12 +23,12 @@ from numpy.typing import DTypeLike
 from splitjit._abi import structs
 from splitjit._abi.builtins import keep_forever
 from splitjit._abi.calls import BLOCKS, SLOTS, Expected
-from splitjit._abi.kernels import LARGE
 from splitjit._abi.layout_record import ALIGNMENT, aligned
 from splitjit._abi.structs import NEW_FROM_DESCR, SET_BASE_OBJECT
+from splitjit._abi.thresholds import THRESHOLDS
 from splitjit._inputs.arrays import as_dtype
 from splitjit._plan.arguments import integer
-from splitjit._plan.plan import PLANS, Plan, shape_of_part
+from splitjit._plan.plan import Plan
 from splitjit._runtime.loading import NATIVE
 from splitjit.errors import SplitError, pairs
 
@@ -51,6 +51,11 @@ def address_of(array: np.ndarray) -> int:
         return address
     except (TypeError, ValueError, BufferError):  # read-only, strided, empty or foreign dtype
         return array.ctypes.data
+
+
+def words_of(arrays: Iterable[np.ndarray]) -> list[int]:
+    """Return the address, the shape and the strides of each array: a table for compiled code."""
+    return [n for array in arrays for n in (address_of(array), *array.shape, *array.strides)]
 
 
 def span(array: np.ndarray) -> tuple[int, int]:
@@ -84,50 +89,12 @@ def retry(make: Callable[..., _Made], *arguments: Any) -> _Made:
     return make(*arguments)  # outside of the handler, whose traceback keeps unfinished parts
 
 
-class BlockLayout(NamedTuple):
-    """The positions of a plan's parts in their block of memory.
-
-    Attributes
-    ----------
-    nbytes : int
-        The length of the block.
-    places : tuple of (tuple of int, int)
-        The shape and the position of each part.
-    """
-
-    nbytes: int
-    places: tuple[tuple[tuple[int, ...], int], ...]
-
-    def parts(self, memory: np.ndarray, dtype: np.dtype, start: int) -> list[np.ndarray]:
-        """Make the parts in a byte array, where the block starts at byte `start`."""
-        parts: list[np.ndarray] = []  # without comprehensions, as in `slices.views`
-        for shape, at in self.places:
-            parts.append(np.ndarray(shape, dtype, memory, start + at))
-        return parts
-
-
-def block_layout(plan: Plan, itemsize: int) -> BlockLayout:
-    """Lay out a plan's parts in a block, each aligned; cached in the plan."""
-    key = "block", itemsize
-    layout: BlockLayout | None = plan._kept.get(key)
-    if layout is None:
-        inner = math.prod(plan.shape[: plan.axis] + plan.shape[plan.axis + 1 :]) * itemsize
-        nbytes, places = 0, []
-        for length in plan.sizes:
-            places.append((shape_of_part(plan, length), nbytes))
-            nbytes += aligned(length * inner)
-        layout = BlockLayout(nbytes, tuple(places))
-        plan._keep(key, layout)
-    return layout
-
-
-def allocate_parts(block: BlockLayout, dtype: np.dtype) -> tuple[list[np.ndarray], int]:
+def allocate_parts(plan: Plan, dtype: np.dtype) -> tuple[list[np.ndarray], int]:
     """Allocate the parts of a plan in one block.
 
     Parameters
     ----------
-    block : BlockLayout
-        The layout of the block, for elements of `dtype`.
+    plan : Plan
     dtype : dtype
         The dtype of the parts; it must not contain objects.
 
@@ -144,13 +111,17 @@ def allocate_parts(block: BlockLayout, dtype: np.dtype) -> tuple[list[np.ndarray
     MemoryError
         If there is not enough memory.
     """
-    if block.nbytes >= LARGE and POOL.lease is not None:
-        memory = POOL.lease(block.nbytes)
+    row = math.prod(plan.shape[: plan.axis] + plan.shape[plan.axis + 1 :]) * dtype.itemsize
+    places = list(accumulate([aligned(size * row) for size in plan.sizes], initial=0))
+    nbytes = places.pop()
+    if nbytes >= THRESHOLDS.large and POOL.lease is not None:
+        memory = POOL.lease(nbytes)
     else:
-        memory = retry(np.empty, block.nbytes + ALIGNMENT, np.uint8)
+        memory = retry(np.empty, nbytes + ALIGNMENT, np.uint8)
     address = address_of(memory)
     start = -address % ALIGNMENT
-    return block.parts(memory, dtype, start), address + start
+    pairs = zip(plan.output_shapes, places, strict=True)
+    return [np.ndarray(shape, dtype, memory, start + at) for shape, at in pairs], address + start
 
 
 def empty_parts(plan: Plan, dtype: DTypeLike) -> list[np.ndarray]:
@@ -159,7 +130,7 @@ def empty_parts(plan: Plan, dtype: DTypeLike) -> list[np.ndarray]:
     try:
         if dtype.hasobject or dtype.itemsize == 0:
             return [retry(np.empty, shape, dtype) for shape in plan.output_shapes]
-        return allocate_parts(block_layout(plan, dtype.itemsize), dtype)[0]
+        return allocate_parts(plan, dtype)[0]
     except ValueError as error:  # a rank or an extent that NumPy does not allow
         raise SplitError.of(pairs(shape=plan.shape), str(error)) from error
 
@@ -197,27 +168,6 @@ def set_buffer_limit(nbytes: int) -> None:
     POOL.set_limit(_limit("nbytes", nbytes))
 
 
-def clear_caches() -> None:
-    """Free all memory that splitjit keeps to make later calls faster.
-
-    This drops cached plans with their layouts, and memory blocks that no part uses. Compiled
-    code stays loaded. Both caches are bounded anyway: up to about 1000 recently used plans are
-    kept (fewer if they have many parts, and none of more than 4096 parts), and
-    `set_buffer_limit` limits the blocks.
-
-    See Also
-    --------
-    set_buffer_limit : Limit the memory kept for reuse.
-
-    Examples
-    --------
-    >>> import splitjit
-    >>> splitjit.clear_caches()
-    """
-    PLANS.clear()
-    POOL.clear()
-
-
 def _limit(name: str, value: Any) -> int:
     try:
         limit = integer(name, value)
@@ -226,21 +176,6 @@ def _limit(name: str, value: Any) -> int:
     if limit < 0:
         raise SplitError("set_buffer_limit", pairs(**{name: value}), "must be at least 0")
     return limit
-
-
-def release_frames(error: BaseException) -> None:
-    """Drop the local variables of the splitjit functions through which an error has passed.
-
-    IPython and many other programs keep the traceback of an error. Its frames must not keep
-    unfinished parts alive. Functions that are still running keep their variables.
-    """
-    traceback = error.__traceback__
-    while traceback is not None:
-        frame = traceback.tb_frame
-        if str(frame.f_globals.get("__name__")).startswith("splitjit."):
-            with contextlib.suppress(RuntimeError):  # the function is still running
-                frame.clear()
-        traceback = traceback.tb_next
 
 
 def _environment_limit() -> int:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from splitjit._abi.kernels import LARGE
+from splitjit._abi.thresholds import THRESHOLDS
 from splitjit._plan.arguments import Shape
 from splitjit._plan.plan import Index, indices_of
 from splitjit._runtime.loading import LOADER, never_compiles
@@ -52,15 +52,13 @@ def into(x: np.ndarray, indices: Sequence[Index], parts: Sequence[np.ndarray]) -
 
 def suits_object_loop(nbytes: int) -> bool:
     """Return whether the object-mode loop copies objects faster than slices."""
-    return nbytes >= LARGE
+    return nbytes >= THRESHOLDS.large
 
 
 def views(x: np.ndarray, axis: int, sizes: Shape) -> list[np.ndarray]:
     """Return the parts as views."""
-    # Without comprehensions: `release_frames` cannot clear variables that they share with their
-    # function, and `x` may be the memory of new parts.
     if 0 < axis < x.ndim - 1:
-        return list(map(x.__getitem__, indices_of(axis, sizes)))
+        return [x[index] for index in indices_of(axis, sizes)]
     parts, start = [], 0
     for size in sizes:  # faster than `indices_of`, which makes slices and tuples by calls
         stop = start + size

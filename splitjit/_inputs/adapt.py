@@ -24,7 +24,7 @@ from splitjit._inputs.input import Input, Masked, Request
 from splitjit._inputs.torch.tensors import is_tensor, tensor_input
 from splitjit._plan.arguments import normalize_axis
 from splitjit._plan.plan import Plan
-from splitjit.errors import SplitTypeError, kind_of
+from splitjit.errors import SplitTypeError, X, kind_of
 
 _SYMBOLIC_TRACE = (
     "torch.fx.symbolic_trace knows no shapes; split in a function with the decorator "
@@ -58,8 +58,8 @@ def adapt(x: Any, copy: Any = True) -> Input:
         _refuse_views(x)
     array = as_array(x)
     if array.ndim == 0 and array.dtype.kind in "OSUT":  # NumPy wraps what it cannot read
-        hint = "pass list(x)" if hasattr(kind, "__next__") else ""
-        raise SplitTypeError.of([("x", f" of type {kind_of(x)}")], "must be an array", hint)
+        hint = f"pass list({X})" if hasattr(kind, "__next__") else ""
+        raise SplitTypeError.of(f"{X} of type {kind_of(x)}", "must be an array", hint)
     return Input(array)
 
 
@@ -69,9 +69,9 @@ def _refuse_foreign(x: Any) -> None:
         module = str(vars(base).get("__module__"))
         if module.startswith("scipy.sparse"):
             rule = "must not be sparse; pass its .toarray()"
-            raise SplitTypeError.of([("x", f" of type {kind_of(x)}")], rule)
+            raise SplitTypeError.of(f"{X} of type {kind_of(x)}", rule)
         if module == "torch.fx.proxy":
-            raise SplitTypeError.of([("x", " of type Proxy")], _SYMBOLIC_TRACE)
+            raise SplitTypeError.of(f"{X} of type Proxy", _SYMBOLIC_TRACE)
 
 
 def _refuse_views(x: Any) -> None:
@@ -82,8 +82,8 @@ def _refuse_views(x: Any) -> None:
     except Exception:  # a foreign class may raise anything
         is_copied = True
     if is_copied:
-        rule = "its values are copied, so copy=False cannot return views; pass np.asarray(x)"
-        raise SplitTypeError.of([("x", f" of type {kind_of(x)}")], rule)
+        rule = f"its values are copied, so copy=False cannot return views; pass np.asarray({X})"
+        raise SplitTypeError.of(f"{X} of type {kind_of(x)}", rule)
 
 
 # ---- arrays of JAX and other libraries with the Array API ----------------------------------
@@ -142,7 +142,7 @@ class Array(Input):
             index = normalize_axis(request.axis, shape)
             if type(shape[index]) is not int:  # `jax.export` has symbols for unknown dims
                 rule = "the length of the axis must be known"
-                raise SplitTypeError.of([("x", f" of shape {shape}")], rule)
+                raise SplitTypeError.of(f"{X} of shape {shape}", rule)
             shape = tuple([n if type(n) is int else 1 for n in shape])
         parts = self.views(request.plan_of(shape))
         if not copy or _is_of_jax(self.x):

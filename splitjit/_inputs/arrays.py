@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from array import array as numbers
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
 
-from splitjit.errors import SplitTypeError, kind_of, pairs, reason
+from splitjit.errors import SplitTypeError, X, kind_of, pairs, reason
 
 
 def as_array(x: Any) -> np.ndarray:
@@ -41,7 +42,7 @@ def as_array(x: Any) -> np.ndarray:
     except (MemoryError, SplitTypeError):
         raise
     except Exception as error:  # __array__ of a foreign class may raise anything
-        received = [("x", f" of type {type(x).__name__}")]
+        received = f"{X} of type {type(x).__name__}"
         raise SplitTypeError.of(received, f"must be an array: {reason(error)}") from error
 
 
@@ -50,7 +51,7 @@ def is_dask_array(x: object) -> bool:
     return issubclass(type(x), getattr(sys.modules.get("dask.array"), "Array", ()))
 
 
-def refuse_meaning(x: Any, name: str = "x") -> None:
+def refuse_meaning(x: Any, name: str = X) -> None:
     """Refuse an array that carries a unit, a mask or the like, which its parts would lose.
 
     Parameters
@@ -61,9 +62,9 @@ def refuse_meaning(x: Any, name: str = "x") -> None:
     """
     if carries_meaning(type(x)):
         asarray = "np.ma.asarray" if isinstance(x, np.ma.MaskedArray) else "np.asarray"
-        fix = f"pass {asarray}({name if name.isidentifier() else 'it'})"
+        fix = f"pass {asarray}({name if name.startswith(X[0]) else 'it'})"
         rule = f"only its values would be split, without what its class adds to them; {fix}"
-        raise SplitTypeError.of([(name, f" of type {kind_of(x)}")], rule)
+        raise SplitTypeError.of(f"{name} of type {kind_of(x)}", rule)
 
 
 _HOOKS = ("__array_finalize__", "__array_ufunc__", "__array_function__")
@@ -110,11 +111,11 @@ def refuse_items(values: Sequence[Any], checked: set[type]) -> None:
     kinds = set(map(type, values)) - checked
     nested = set(filter(_holds_objects, kinds))
     for kind in kinds - nested:
-        item, name = next(item for item in values if type(item) is kind), "an item of x"
+        item, name = next(item for item in values if type(item) is kind), f"an item of {X}"
         refuse_meaning(item, name)
         if issubclass(kind, np.ma.MaskedArray):
-            rule = "its mask would be lost; pass np.ma.array(x)"
-            raise SplitTypeError.of([(name, f" of type {kind_of(item)}")], rule)
+            rule = f"its mask would be lost; pass np.ma.array({X})"
+            raise SplitTypeError.of(f"{name} of type {kind_of(item)}", rule)
         if hasattr(kind, "__array__"):
             refuse_labels(item, name)
         checked.add(kind)
@@ -136,21 +137,25 @@ _COLUMNS = "__dataframe__", "column_names", "columns", "colnames"
 _INTEGERS = "int", "uint", "dictionary<values=int", "dictionary<values=uint"
 
 
-def refuse_labels(x: Any, name: str = "x") -> None:
+def module_of(kind: type) -> str:
+    """Return the name of the package that defines a class."""
+    return str(kind.__module__).partition(".")[0]
+
+
+def refuse_labels(x: Any, name: str = X) -> None:
     """Refuse labelled objects, tables, and integers of Arrow that NumPy would make floats."""
     kind, rule = type(x), ""
     for base in kind.__mro__:
-        module = str(vars(base).get("__module__"))
-        if fix := _LABELLED.get(module.partition(".")[0]):
+        if fix := _LABELLED.get(module_of(base)):
             rule = f"the parts would lose its labels; {fix}"
             break
     else:
         if any(hasattr(kind, word) for word in _COLUMNS):
             rule = "the parts would lose its labels; pass its columns one by one"
-        elif getattr(x, "null_count", 0) and str(getattr(x, "type", "")).startswith(_INTEGERS):
+        elif module_of(kind) == "pyarrow" and x.null_count and str(x.type).startswith(_INTEGERS):
             rule = "NumPy would turn integers with missing values into floats; pass .fill_null(0)"
     if rule:
-        raise SplitTypeError.of([(name, f" of type {kind_of(x)}")], rule)
+        raise SplitTypeError.of(f"{name} of type {kind_of(x)}", rule)
 
 
 def as_dtype(dtype: DTypeLike) -> np.dtype:
@@ -177,3 +182,8 @@ def as_dtype(dtype: DTypeLike) -> np.dtype:
     if made.subdtype is not None:
         raise SplitTypeError.of(pairs(dtype=dtype), "items must not be arrays")
     return made
+
+
+def do_ranges_meet(ranges: Iterable[tuple[int, int]]) -> bool:
+    """Return whether some of the address ranges, each from a start to a stop, may overlap."""
+    return any(a[1] > b[0] for a, b in itertools.pairwise(sorted(ranges)))

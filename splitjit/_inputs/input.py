@@ -11,7 +11,7 @@ from splitjit._inputs.arrays import refuse_meaning
 from splitjit._plan.arguments import listed
 from splitjit._plan.plan import Plan, check_shape, indices_of
 from splitjit._plan.rules import LENGTHS, Rule
-from splitjit.errors import SplitError, SplitTypeError, kind_of
+from splitjit.errors import OUT, SplitError, SplitTypeError, X, kind_of
 
 Copies = list[tuple[Any, Any]]
 """Pairs to copy: a source, and the arrays for its parts."""
@@ -70,7 +70,7 @@ class Input:
 
     def __init__(self, array: np.ndarray) -> None:
         # A view, whose shape nobody else can change; its base still tells that it reads a file.
-        is_mapped = isinstance(array.base, np.memmap)
+        is_mapped = issubclass(type(array.base), np.memmap)
         self.x = self.array = array.view(np.memmap).view(np.ndarray) if is_mapped else array.view()
 
     @property
@@ -86,6 +86,14 @@ class Input:
     def views(self, plan: Plan) -> list[Any]:
         """Return the parts as views made by the library of `x`."""
         return [self.x[index] for index in indices_of(plan.axis, plan.sizes)]
+
+    def operator(self, request: Request, out: Any) -> tuple[Plan, list[Any] | None] | None:
+        """Return the plan and the targets, if the library copies and kernels are no faster."""
+        return None
+
+    def made_by_operator(self, plan: Plan, targets: list[Any] | None) -> list[Any]:
+        """Return the parts that the library's own operator makes; see `operator`."""
+        raise NotImplementedError
 
     def wrap(self, parts: list[np.ndarray], masks: list[np.ndarray] | None = None) -> list[Any]:
         """Convert parts from kernels to arrays of the library of `x`."""
@@ -130,7 +138,7 @@ class Masked(Input):
     array: np.ndarray
 
     def __init__(self, x: np.ma.MaskedArray[Any, Any]) -> None:
-        self.array, self.mask = memory_of(x, "x")
+        self.array, self.mask = memory_of(x, X)
         self.x = x.view(np.ma.MaskedArray)  # drops a subclass, as for other arrays
 
     def wrap(self, parts: list[np.ndarray], masks: list[np.ndarray] | None = None) -> list[Any]:
@@ -147,11 +155,11 @@ class Masked(Input):
         parts = listed(out)
         for i, part in enumerate(parts):
             if not issubclass(type(part), np.ma.MaskedArray):
-                received = [(f"out[{i}]", f" of type {kind_of(part)}")]
-                rule, hint = "must be a masked array, as x is", "numpy.ma.getdata(x) has no mask"
+                received = f"{OUT}[{i}] of type {kind_of(part)}"
+                rule, hint = f"must be a masked array, as {X} is", f"np.ma.getdata({X}) has no mask"
                 raise SplitTypeError.of(received, rule, hint)
-            refuse_meaning(part, f"out[{i}]")
-        pairs = [memory_of(part, f"out[{i}]") for i, part in enumerate(parts)]
+            refuse_meaning(part, f"{OUT}[{i}]")
+        pairs = [memory_of(part, f"{OUT}[{i}]") for i, part in enumerate(parts)]
         copies: Copies = [(self.array, [data for data, _ in pairs])]
         if any(mask is not None for _, mask in [(self.array, self.mask), *pairs]):
             masks = [_mask_of(*pair) for pair in pairs]
@@ -176,7 +184,7 @@ def memory_of(x: Any, name: str) -> tuple[np.ndarray, np.ndarray | None]:
         return data, None
     mask = np.ndarray.view(mask, np.ndarray)
     if mask.shape != data.shape:
-        received = [(name, f" of shape {data.shape} with a mask of shape {mask.shape}")]
+        received = f"{name} of shape {data.shape} with a mask of shape {mask.shape}"
         rule = "a mask must have the shape of its array"
         raise SplitError.of(received, rule, f"np.ma.getdata({name}) has no mask")
     return data, mask

@@ -13,10 +13,10 @@ ir/records.py reads from memory; look at these three first. Then a copy passes f
             │  layout record
             ▼
 
-    _runtime/threads.py  chooses how many helpers to ask, and how many chunks to make
             │  Arguments: stream, target, source, layout
             ▼
-    team.py              the caller and its helpers take chunks, and call a loop for each
+    team.py              how many helpers to ask, and how many chunks to make; the caller and its
+                         helpers take chunks, and call a loop for each
             │  task, tasks, arguments
             ▼
     loops/
@@ -38,15 +38,17 @@ ir/records.py reads from memory; look at these three first. Then a copy passes f
 What Python calls before a copy, or instead of one::
 
     core/entry.py        check and make arrays, and copy small ones; c_api.py has Python's functions
+    core/apart.py        whether arrays share memory
     numba_threads.py     the loops on Numba's threads, if the user chooses them
 
 What users' compiled code calls::
 
-    njit_split.py        checks a `split`, asks the layouter, and shares the copy with the helpers
+    njit_split.py        checks a `split`, asks apart.py and the layouter, and shares the copy with
+                         the helpers
     core/blocks.py       large blocks for parts, kept for reuse
 
-How all of this becomes object files: `layouter`, `entry`, `team` and `blocks` are one, "core". Each
-loop is one, and so is `njit_split`::
+How all of this becomes object files: the modules of `core` are one, "core". Each loop is one, and
+so is `njit_split`::
 
     compiling.py         compiles the functions that _abi/kernels.py lists for each object file
 """

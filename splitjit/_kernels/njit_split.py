@@ -7,26 +7,29 @@ results, and each refusal its values, back to the `Call`.
 
 from __future__ import annotations
 
-from splitjit._abi import columns
 from splitjit._abi.calls import (
+    AT,
     CALL,
-    MOST_HELPERS,
     OUTS_FAULT,
     RULE_FAULT,
+    SPACING,
     Arguments,
     Call,
     Functions,
     LayoutRequest,
 )
-from splitjit._abi.kernels import LARGE, LINE
+from splitjit._abi.kernels import LINE
 from splitjit._abi.layout_record import MOST, ROW, WORD, Header, most_words
 from splitjit._abi.structs import ACQUIRE, ALLOCATE, GET_DATA, MANAGE_MEMORY, NUMBA
+from splitjit._abi.thresholds import LARGE
 from splitjit._kernels.compiling import jit, jit_all
 from splitjit._kernels.ir.intrinsics import (
     allocate,
     copy_bytes,
+    exchange,
     integers_at,
     out_of_line,
+    read_word,
     release,
     reserve,
     stored,
@@ -36,7 +39,7 @@ from splitjit._kernels.ir.intrinsics import call as call_address
 from splitjit._kernels.ir.records import layout_at, read
 from splitjit._plan import rules
 
-columns, rules = jit_all(columns), jit_all(rules)
+rules = jit_all(rules)
 _most_words = jit(most_words)
 _CALL_WORDS = len(CALL)
 
@@ -60,14 +63,14 @@ def _row_of(rank):
 
 @jit
 def _memory_words(rank, count):
-    """Return the words of a call's memory: the sizes, two for each array, the layout record."""
-    return 3 * count + 2 + _most_words(rank, count)
+    """Return the words of a call's memory: the sizes, a word for each cut, the layout record."""
+    return 2 * count + _most_words(rank, count)
 
 
 @jit
 def _record_of(call):
     """Return the address of the layout record in the call's memory; see `_memory_words`."""
-    return call.memory + WORD * (3 * call.count + 2)
+    return call.memory + WORD * 2 * call.count
 
 
 # ---- the sizes of the parts ----------------------------------------------------------------
@@ -142,16 +145,22 @@ def measure(address, functions):
 
 
 @jit
-def _lay_out(call, table, are_fresh):
-    """Write the layout record; return the bytes of a block for the parts."""
-    out_of_line()
-    request = LayoutRequest(
+def _request_of(call, table, parts):
+    """Return the request for a copy to given parts, or to fresh ones if their address is 0."""
+    return LayoutRequest(
         call.rank, call.axis, call.count, words_at(call.x)[NUMBA.itemsize],
         call.x + WORD * NUMBA.shape, call.memory,
-        0 if are_fresh else call.parts + WORD * NUMBA.data, _row_of(call.rank),
+        parts and parts + WORD * NUMBA.data, _row_of(call.rank),
         table.stream_short_runs, table.stream_long_runs, _record_of(call),
     )  # fmt: skip
-    return call_address(table.lay_out, (stored(request),))
+
+
+@jit
+def _find_limit_of_numba(table):
+    """Tell the team where Numba keeps the user's limit on threads, once Numba has started them."""
+    word = table.team + SPACING * AT.numba
+    if read_word(word) == 0:
+        exchange(word, call_address(table.find_symbol, (table.numba_limit,)))
 
 
 @jit
@@ -166,7 +175,11 @@ def _copy_laid_out(call, table, target):
     nbytes = x[NUMBA.items] * x[NUMBA.itemsize]
     loop = words_at(table.loops)[header.loop]
     arguments = stored(Arguments(header.stream, target, x[NUMBA.data], record))
-    call_address(table.share, (table.team, loop, nbytes, MOST_HELPERS, arguments))
+    if nbytes >= table.large:
+        _find_limit_of_numba(table)
+        call_address(table.share, (table.team, loop, nbytes, arguments))
+    else:
+        call_address(loop, (0, 1, arguments))
 
 
 # ---- fresh parts ---------------------------------------------------------------------------
@@ -223,7 +236,10 @@ def _make_and_copy(call, table):
         is_empty |= x[NUMBA.shape + d] == 0
     if room < x[NUMBA.itemsize] and not is_empty:  # a view that repeats its elements
         return -1
-    memory = _new_block(table, _lay_out(call, table, True) if nbytes else 0)
+    block = 0
+    if nbytes:
+        block = call_address(table.lay_out, (stored(_request_of(call, table, 0)),))
+    memory = _new_block(table, block)
     if not memory:
         return -1
     numba = words_at(table.numba)
@@ -241,73 +257,6 @@ def make_parts(address, functions):
     fault = _make_and_copy(call, read(Functions, functions))
     release(call.memory)
     return fault
-
-
-# ---- shared memory: see `splitjit._abi.columns` ------------------------------------------
-
-
-@jit
-def _sort(lows, places, count):
-    """Sort arrays by their lowest addresses, by shell sort."""
-    out_of_line()
-    gap = 1
-    while gap < count:
-        gap = 3 * gap + 1
-    while gap > 0:
-        for i in range(gap, count):
-            low, place, k = lows[i], places[i], i
-            while k >= gap and lows[k - gap] > low:
-                lows[k], places[k] = lows[k - gap], places[k - gap]
-                k -= gap
-            lows[k], places[k] = low, place
-        gap //= 3
-
-
-@jit
-def _part_at(arrays, rank, itemsize, x, count, lows, places):
-    """Return the index of a part whose addresses overlap those of the source, or -1."""
-    low = columns.lowest_at(arrays, rank, x)
-    end = low + columns.length_at(arrays, rank, itemsize, x, MOST)
-    for k in range(count):
-        stop = lows[k] + columns.length_at(arrays, rank, itemsize, places[k], MOST)
-        if low < stop and lows[k] < end:
-            return places[k]
-    return -1
-
-
-@jit
-def _check_apart(address, call):
-    """Return 0, or a fault if two arrays, or two elements of a part, may share memory.
-
-    `columns` takes arrays by their index in a table of words. Here the table is all memory from the
-    first part on. The source lies elsewhere, so its index may be negative or beyond the parts.
-    """
-    out_of_line()
-    rank, axis, parts, row = call.rank, call.axis, call.count, _row_of(call.rank) // WORD
-    sizes, lows = words_at(call.memory), words_at(call.memory + WORD * parts)
-    places = words_at(call.memory + WORD * (2 * parts + 1))
-    arrays = words_at(call.parts + WORD * NUMBA.data)  # shape and strides follow the address
-    x = (call.x - call.parts) // WORD
-    itemsize, count = words_at(call.x)[NUMBA.itemsize], 0
-    for i in range(parts):
-        if sizes[i] > 0:
-            if not columns.are_rows_apart(arrays, rank, i * row, -1, itemsize):
-                return _refuse(address, OUTS_FAULT + 4, i, 0, 0)
-            lows[count], places[count] = columns.lowest_at(arrays, rank, i * row), i * row
-            count += 1
-    _sort(lows, places, count)
-    if not columns.are_apart(arrays, rank, axis, itemsize, count, lows, places):
-        k = columns.find_meeting(arrays, rank, itemsize, count, lows, places)
-        first, second = places[k - 1] // row, places[k] // row
-        return _refuse(address, OUTS_FAULT + 3, min(first, second), max(first, second), 0)
-    meets = _part_at(arrays, rank, itemsize, x, count, lows, places)
-    if meets < 0:
-        return 0
-    lows[count], places[count] = columns.lowest_at(arrays, rank, x), x
-    _sort(lows, places, count + 1)
-    if columns.are_apart(arrays, rank, axis, itemsize, count + 1, lows, places):
-        return 0
-    return _refuse(address, OUTS_FAULT + 2, meets // row, 0, 0)
 
 
 # ---- given parts ---------------------------------------------------------------------------
@@ -345,9 +294,13 @@ def copy_parts(address, functions):
     x = words_at(call.x)
     fault = _check_shapes(address, call)
     if not fault and x[NUMBA.items] != 0 and x[NUMBA.itemsize] != 0:
-        fault = _check_apart(address, call)
-        if not fault:
-            _lay_out(call, table, False)
+        request = stored(_request_of(call, table, call.parts))
+        found = call_address(table.find_shared, (request,))
+        if found:
+            at = words_at(_record_of(call))
+            fault = _refuse(address, OUTS_FAULT + 1 + found, at[0], at[1], 0)
+        else:
+            call_address(table.lay_out, (request,))
             _copy_laid_out(call, table, 0)
     release(call.memory)
     return fault

@@ -45,13 +45,12 @@ def make_parts(typing_context, x, axis, *values):
 
 @intrinsic
 def copy_parts(typing_context, outs, x, axis, *values):
-    """Split an array into given parts; return 0 or a fault, and three numbers for it."""
-    fill_table()
     """Split an array into given parts; return 0 or a fault, and what its text names.
 
     That is three numbers, and the given and the right shape of a part that does not fit.
     """
     shape = types.UniTuple(types.intp, without_none(x).ndim)
+    fill_table()
 
     def generate(context, builder, signature, arguments):
         call = _Call(context, builder, signature.args[1:], arguments[1:], "split_into")

@@ -21,8 +21,8 @@ from splitjit._abi.calls import FUNCTIONS_AT, Functions
 from splitjit._abi.kernels import KERNELS
 from splitjit._abi.layout_record import WORD
 from splitjit._abi.structs import ACQUIRE, ALLOCATE, GET_DATA, MANAGE_MEMORY, RELEASE, WORKS_WITH
+from splitjit._abi.thresholds import THRESHOLDS
 from splitjit._copy.buffers import POOL
-from splitjit._copy.copy import STREAM_FROM
 from splitjit._plan.limits import MOST_IN_MEMORY
 from splitjit._runtime import kernel_files
 from splitjit._runtime.loading import LOADER, LOOPS_AT, NATIVE
@@ -35,6 +35,14 @@ TABLE = keep_forever((ctypes.c_int64 * len(FUNCTIONS_AT))())
 # LLVM crashes or aborts if code has an undefined symbol. Not in `init`: if splitjit is imported
 # without being installed, Numba does not call it, but still loads code from its cache.
 llvm.add_symbol(SYMBOL, ctypes.addressof(TABLE))
+
+
+_NUMBA_LIMIT = ctypes.create_string_buffer(b"get_num_threads")
+
+
+def _find_symbol():
+    """Return LLVM's function behind `llvmlite.binding.address_of_symbol`."""
+    return llvm.ffi.lib._lib.LLVMPY_SearchAddressOfSymbol
 
 
 @functools.cache
@@ -80,21 +88,25 @@ def fill_table():
     if TABLE[FUNCTIONS_AT.version]:
         return
     kernels = {name: LOADER.load_here(name) for name in KERNELS}
-    TEAM.count_cores()
+    TEAM.read_limits()
     TABLE[:] = Functions(
         version=version(),
         **kernels["njit_split"],
         loops=ctypes.addressof(LOOPS_AT),
         lay_out=NATIVE.lay_out,
+        find_shared=NATIVE.find_shared,
         take_block=NATIVE.take_block,
         free_block=NATIVE.free_block,
         clear=NATIVE.clear,
         blocks=POOL.address,
+        find_symbol=ctypes.cast(_find_symbol(), ctypes.c_void_p).value,
+        numba_limit=ctypes.addressof(_NUMBA_LIMIT),
         numba=_functions_of_numba(),
         share=NATIVE.share,
         team=TEAM.address,
-        stream_short_runs=STREAM_FROM[0],
-        stream_long_runs=STREAM_FROM[1],
+        stream_short_runs=THRESHOLDS.stream_from[0],
+        stream_long_runs=THRESHOLDS.stream_from[1],
+        large=THRESHOLDS.large,
         most_parts=MOST_IN_MEMORY,
     )
 

@@ -6,8 +6,6 @@ At compile time, wrong types are refused with a `SplitTypeError`. Numba buries t
 
 from __future__ import annotations
 
-import re
-
 from numba import types
 from numba.core.errors import TypingError
 
@@ -126,5 +124,6 @@ def faults(kind, unsigned=False):
     for fault, text in rules.FAULTS[kind].items():
         of_rule[fault - 1] = f"{received}, axis length {{1}}: {text}"
     if unsigned:
-        of_rule = [re.sub(r"\{[02]\}", "{unsigned}", text) for text in of_rule]
+        number = "{unsigned}"
+        of_rule = [text.replace("{0}", number).replace("{2}", number) for text in of_rule]
     return "\n".join([_AXIS_FAULT, *of_rule, *_OUTS_FAULTS, _CHANGED, *_NONE_FAULTS.values()])

@@ -27,7 +27,7 @@ from splitjit._plan.rules import (
     Rule,
     wrap_axis,
 )
-from splitjit.errors import SplitError, SplitTypeError, did_you_mean, kind_of, pairs, shorten
+from splitjit.errors import OUT, SplitError, SplitTypeError, did_you_mean, kind_of, pairs, shorten
 
 if TYPE_CHECKING:
     import numpy as np
@@ -99,7 +99,7 @@ def rule_of(
     values = split, num_outputs, num_splits, indices, num_sections
     given = [(name, value) for name, value in zip(NAMES, values, strict=True) if value is not None]
     if len(given) != 1:
-        raise SplitError.of(pairs(**dict(given)) or [("no rule", "")], ONE_RULE)
+        raise SplitError.of(pairs(**dict(given)) or "no rule", ONE_RULE)
     (name, value) = given[0]
     try:
         if name == "split":
@@ -176,13 +176,13 @@ def _hint(name: str, value: Any) -> str:
     if values and name == "split" and all(isinstance(n, float) and 0 <= n <= 1 for n in values):
         lengths = ", ".join([f"int({n} * n)" for n in values[:-1]])
         return f"for an axis of length n, pass split=[{lengths}, -1]"
-    if any(isinstance(n, float) for n in (values or (value,))):
+    if any(issubclass(type(n), float) for n in (values or (value,))):
         return "// divides to an integer, / to a float"
     if values and name in COUNTS:
         return f"pass lengths as split={shorten(value)}"
     if name == "indices" and values is None:
         with contextlib.suppress(SplitTypeError):
-            n = integer(name, value)
+            n = shorten(integer(name, value))
             return f"pass indices=[{n}] to cut there, or num_sections={n} for so many parts"
     return ""
 
@@ -193,11 +193,15 @@ def _hint(name: str, value: Any) -> str:
 def shape_of(shape: Sequence[SupportsIndex]) -> Shape:
     """Return a shape as a tuple of integers."""
     try:
-        extents = integers("shape", shape if getattr(shape, "ndim", 1) == 1 else None)
+        is_vector = getattr(shape, "ndim", 1) == 1
+    except Exception:  # a foreign class may raise anything
+        is_vector = False
+    try:
+        extents = integers("shape", shape if is_vector else None)
     except SplitTypeError as error:
         if not hasattr(type(shape), "shape"):
             raise
-        received = [("shape", f" of type {kind_of(shape)}")]
+        received = f"shape of type {kind_of(shape)}"
         raise SplitTypeError.of(received, error.rule, "pass x.shape") from None
     if extents and min(extents) < 0:
         raise SplitError.of(pairs(shape=extents), "extents must be at least 0")
@@ -227,7 +231,7 @@ def check_views(out: Any, copy: Any) -> None:
     if not isinstance(copy, bool):
         raise SplitTypeError.of(pairs(copy=copy), "must be a bool")
     if out is not None:
-        raise SplitError.of([("copy=False and out", "")], "views are not written to out")
+        raise SplitError.of(f"{pairs(copy=copy)} and {OUT}", f"views are not written to {OUT}")
 
 
 def listed(out: Any) -> list[Any]:
@@ -238,8 +242,8 @@ def listed(out: Any) -> list[Any]:
     given = sequence(out)
     if given is None:
         is_array = hasattr(type(out), "shape") and hasattr(type(out), "__len__")
-        hint = ("pass list(out)", "") if is_array else ""
-        received = [("out", f" of type {kind_of(out)}")]
+        hint = f"pass list({OUT})" if is_array else ""
+        received = f"{OUT} of type {kind_of(out)}"
         raise SplitTypeError.of(received, "must be a sequence of arrays", hint)
     return list(given)
 

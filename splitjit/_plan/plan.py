@@ -29,7 +29,7 @@ from splitjit._plan.rules import (
     lengths_between,
     sizes_of_parts,
 )
-from splitjit.errors import SplitError, describe, pairs, shorten
+from splitjit.errors import SplitError, X, describe, pairs, param, shorten
 
 _SHOWN = 32  # more parts than a text shows
 
@@ -37,14 +37,14 @@ _COLUMNS = 40
 """The width of a drawing, without borders, if no cell is widened for its label."""
 
 MOST_PARTS = 1 << 12
-"""Plans of more parts are not cached, and keep no results."""
+"""Plans of more parts are not cached, and keep nothing for later calls."""
 
-_ROOM = 1 << 14
-"""The most parts of all recent plans together, and of all results of a plan."""
+_ROOM = 1 << 15
+"""The most parts of all plans in a cache together."""
 
 Index = tuple[slice, ...]
 
-_MOST_RESULTS = 16
+_MOST_HOWS = 16
 
 _LEAST_PARTS = 32
 """Plans of fewer parts count as this many, because they take as much memory."""
@@ -77,15 +77,15 @@ class Plan:
 
     Attributes
     ----------
-    _kept : dict
-        Results for later calls: each `Copy`, layouts of blocks, what torch copies; see `_keep`.
-    _copy : object or None
-        The `Copy` that was used last. A slot is read faster than a dict.
+    _hows : dict
+        How arrays of some dtypes and strides are copied; see `splitjit._copy.how`.
+    _how : object or None
+        The one of them that was used last.
     """
 
     # `__dict__` holds the derived attributes. What later calls need is no field, because
     # `dataclasses.asdict` would copy it.
-    __slots__ = ("__dict__", "_copy", "_kept", "axis", "shape", "sizes")
+    __slots__ = ("__dict__", "_how", "_hows", "axis", "shape", "sizes")
 
     shape: tuple[int, ...]
     axis: int
@@ -104,14 +104,14 @@ class Plan:
 
     def _set(self, shape: Shape, axis: int, sizes: Shape) -> None:
         """Set the attributes. The caller has checked the values."""
-        self._kept: dict[Any, Any]
-        self._copy: Any
+        self._hows: dict[Any, Any]
+        self._how: Any
         put = object.__setattr__  # the dataclass is frozen
         put(self, "shape", shape)
         put(self, "axis", axis)
         put(self, "sizes", sizes)
-        put(self, "_kept", {})
-        put(self, "_copy", None)
+        put(self, "_hows", {})
+        put(self, "_how", None)
 
     def __len__(self) -> int:
         """Return the number of parts."""
@@ -144,29 +144,31 @@ class Plan:
             below += start.ljust(width + 1)
         return "\n".join([title, border, sizes, border, below + shorten(length)])
 
-    def _keep(self, key: Hashable, result: object) -> None:
-        """Keep a result for later calls: at most 16, fewer if there are many parts.
+    def _keep(self, key: Hashable, how: object) -> None:
+        """Keep how arrays are copied for later calls: of a few dtypes and strides.
 
-        The oldest results make room. Threads share them without a lock, because each step is one
-        dict operation. A race may drop a result too early; it is then made again.
+        Threads share this without a lock: a race may drop it, and it is then made again.
         """
-        count = len(self.sizes)
-        if count <= MOST_PARTS:
-            self._kept[key] = result
-            for oldest in list(self._kept)[: -min(_MOST_RESULTS, _ROOM // max(count, 1))]:
-                self._kept.pop(oldest, None)
+        if len(self.sizes) <= MOST_PARTS:
+            if len(self._hows) >= _MOST_HOWS:
+                self._hows.clear()
+            self._hows[key] = how
+
+    def _use(self, how: object) -> None:
+        """Remember how the last array was copied, which a slot gives faster than a dict."""
+        if len(self.sizes) <= MOST_PARTS:
+            object.__setattr__(self, "_how", how)  # the dataclass is frozen
 
     def _forget(self) -> None:
-        """Drop all results."""
-        self._kept.clear()
-        object.__setattr__(self, "_copy", None)  # the dataclass is frozen
+        """Drop all that is kept for later calls."""
+        self._hows.clear()
+        self._use(None)
 
 
 def check_shape(plan: Plan, shape: tuple[Any, ...]) -> None:
     """Refuse an array whose shape is not the plan's."""
     if shape != plan.shape:
-        received = [("x", f" of shape {shape}")]
-        raise SplitError.of(received, f"the plan is for shape {plan.shape}")
+        raise SplitError.of(f"{X} of shape {shape}", f"the plan is for shape {plan.shape}")
 
 
 # ---- sizes -------------------------------------------------------------------------------
@@ -203,11 +205,12 @@ def sizes_of(shape: Shape, axis: int, rule: Rule, most: int) -> Shape:
     if fault:
         numbers = [shorten(n) for n in (number, length, count)]
         text, hint = FAULTS[kind][fault], _hint(shape, axis, rule, fault, number)
-        received = pairs(**values_of_rule(shape, axis, rule))
-        raise SplitError.of(received, text.format(*numbers), hint.format(*numbers))
+        raise SplitError.of(
+            values_of_rule(shape, axis, rule), text.format(*numbers), hint.format(*numbers)
+        )
     if count > most:
-        described = describe(**values_of_rule(shape, axis, rule))
-        raise MemoryError(f"split: {described}: not enough memory for the plan")
+        received, lack = values_of_rule(shape, axis, rule), "not enough memory for the plan"
+        raise MemoryError(str(SplitError.of(received, lack)))
     return value if isinstance(value, tuple) else sizes_of_parts(kind, value, count, length)
 
 
@@ -216,111 +219,85 @@ def _hint(shape: Shape, axis: int, rule: Rule, fault: int, number: int) -> str:
     kind = rule[0]
     if kind == LENGTHS and fault == WRONG_LENGTH and shape.count(number) == 1:
         other = shape.index(number)
-        return f"the lengths sum to the length of axis {other}: pass axis={other}"
+        return f"the lengths sum to the length of axis {other}: pass {param(f'axis={other}')}"
     if kind == NUM_SPLITS and fault == WRONG_LENGTH and number > 1:
         length = shape[axis]
         if length < number:
             return ""
         if -(-length // number) * (number - 1) >= length:  # the last part would be empty
-            return "num_sections={0} makes parts whose lengths differ by one"
+            return "\0num_sections={0}\0 makes parts whose lengths differ by one"
     return HINTS.get((kind, fault, number)) or HINTS.get((kind, fault), "")
 
 
-def values_of_rule(shape: Any, axis: Any, rule: tuple[int, Any]) -> dict[str, Any]:
-    """Return the values that a refusal names."""
+def values_of_rule(shape: Any, axis: Any, rule: tuple[int, Any]) -> str:
+    """Return the values that a refusal names, as `pairs` does."""
     kind, value = rule
-    return {PARAMETERS[kind]: value, "axis": axis, "shape": shape}
+    return pairs(**{PARAMETERS[kind]: value, "axis": axis, "shape": shape})
 
 
 # ---- recently used plans --------------------------------------------------------------------
 
-_SEEN = 1 << 12
-"""How many hashes of keys are noted to tell new keys from those that return."""
-
 
 class PlanCache:
-    """Recently used plans, in two generations.
+    """Recently used plans by shape, axis and rule, in a dict that is bounded by all their parts.
 
-    When the recent generation is full, it becomes the older one. So looking up a recent plan
-    moves nothing, and takes one dict access. The plans of the previous older generation have long
-    been unused. They are freed one by one, because freeing hundreds at once takes milliseconds.
-    Threads share a cache as they share the results of a plan, see `Plan._keep`.
+    A lookup moves nothing. When the dict is full, making room takes a millisecond. Threads share it
+    without a lock, as they share what a plan keeps.
 
-    A stream of shapes that are split once must neither pay for plans nor push out other plans. So
-    `split` makes a plan when it sees a key for the second time.
+    Parameters
+    ----------
+    kind : type of Plan
+        The class of the plans.
+
+    Attributes
+    ----------
+    get : callable
+        Returns the plan for a key, or None.
     """
 
-    kind: type[Plan] = Plan
-    """The class of the plans that `cached_plan` makes; `splitjit._api.split_plan` sets it."""
+    def __init__(self, kind: type[Plan]) -> None:
+        self._kind, self._parts = kind, 0
+        self._plans: dict[Hashable, Any] = {}
+        self.get = self._plans.get
 
-    def __init__(self) -> None:
-        self.recent: dict[Hashable, Any] = {}
-        self.older: dict[Hashable, Any] = {}
-        self.unused: list[Any] = []
-        self._parts = 0
-        self._seen = [0] * _SEEN
+    def plan(self, shape: Shape, axis: SupportsIndex, rule: Rule) -> Any:
+        """Plan the split of a shape of plain integers; equal calls share a plan."""
+        if type(axis) is not int:
+            axis = integer("axis", axis)
+        plan = self.get((shape, axis, rule))
+        return self.add((tuple(shape), axis, rule)) if plan is None else plan
 
-    def find_older(self, key: Hashable) -> Any:
-        """Return an older plan and make it a recent one, or return None."""
-        plan = self.older.pop(key, None)
-        if plan is not None:
-            self.add(key, plan)
+    def add(self, key: tuple[Shape, int, Rule]) -> Any:
+        """Make the plan for a key, and keep it unless it has too many parts."""
+        shape, axis, rule = key
+        index = normalize_axis(axis, shape)
+        sizes = sizes_of(shape, index, rule, MOST_IN_MEMORY)
+        plan = object.__new__(self._kind)  # no second check of the values
+        plan._set(shape, index, sizes)
+        count = len(sizes)
+        if count <= MOST_PARTS:
+            parts = max(count, _LEAST_PARTS)
+            if self._parts + parts > _ROOM:
+                self._make_room()
+            self._parts += parts
+            self._plans[key] = plan
         return plan
 
-    def is_first(self, key: Hashable) -> bool:
-        """Return whether a key has not been seen lately, and note that it has now."""
-        number = hash(key)
-        slot = number % _SEEN
-        is_first = self._seen[slot] != number
-        self._seen[slot] = number
-        return is_first
-
-    def add(self, key: Hashable, plan: Any) -> None:
-        """Keep a plan as a recent one, unless it has too many parts."""
-        if len(plan.sizes) > MOST_PARTS:
-            return
-        self.recent[key] = plan
-        self._parts += max(len(plan.sizes), _LEAST_PARTS)
-        if self._parts > _ROOM:
-            self._parts = 0
-            self.unused += list(self.older.values())
-            self.older = self.recent.copy()
-            self.recent.clear()
-        self._forget(2)  # faster than plans are added
+    def _make_room(self) -> None:
+        """Drop the plans that were used once; if that makes little room, drop all."""
+        # Of a copy: each tuple of `items` may start a collection, and a finalizer may make a plan.
+        kept = [(key, plan) for key, plan in self._plans.copy().items() if plan._hows]
+        parts = sum([max(len(plan.sizes), _LEAST_PARTS) for _, plan in kept])
+        self._plans.clear()
+        self._parts = 0
+        if parts <= _ROOM // 2:
+            self._plans.update(kept)
+            self._parts = parts
 
     def clear(self) -> None:
-        """Drop all plans and their results."""
+        """Drop all plans, and what they keep."""
+        plans = list(self._plans.values())
+        self._plans.clear()
         self._parts = 0
-        for plans in (self.recent, self.older):
-            self.unused += list(plans.values())
-            plans.clear()
-        self._forget(len(self.unused))
-        self._seen[:] = [0] * _SEEN
-
-    def _forget(self, most: int) -> None:
-        """Free the results of unused plans, and drop the plans."""
-        for _ in range(most):
-            try:
-                self.unused.pop()._forget()
-            except IndexError:  # all are dropped
-                return
-
-
-PLANS = PlanCache()
-
-recent_plan, is_first = PLANS.recent.get, PLANS.is_first
-
-
-def cached_plan(shape: Shape, axis: SupportsIndex, rule: Rule) -> Any:
-    """Plan the split of a shape of plain integers; equal calls share a plan."""
-    if type(axis) is not int:
-        axis = integer("axis", axis)
-    key = shape, axis, rule
-    plan = recent_plan(key)
-    if plan is None and (plan := PLANS.find_older(key)) is None:
-        shape = tuple(shape)  # of a tensor it is a `torch.Size`
-        index = normalize_axis(axis, shape)
-        plan = object.__new__(PLANS.kind)  # no second check of the values
-        plan._set(shape, index, sizes_of(shape, index, rule, MOST_IN_MEMORY))
-        PLANS.add(key, plan)
-    return plan
+        for plan in plans:
+            plan._forget()

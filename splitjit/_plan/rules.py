@@ -21,6 +21,8 @@ from __future__ import annotations
 
 from collections.abc import MutableSequence, Sequence
 
+from splitjit.errors import param
+
 PARAMETERS = "split", "split", "num_outputs", "num_splits", "indices", "num_sections"
 """The public parameter that gives each kind of rule."""
 
@@ -59,7 +61,7 @@ the lengths beside a -1 leave no rest; several lengths are -1."""
 
 FAULTS = [
     {
-        WRONG_VALUE: f"{parameter} must be at least 1",
+        WRONG_VALUE: f"{param(parameter)} must be at least 1",
         TOO_MANY: f"{{2}} parts are more than the {MAX_PARTS} that a split may have",
     }
     for parameter in PARAMETERS
@@ -80,10 +82,10 @@ lengths other than -1.
 For indices, ``{0}`` is the index of a `WRONG_VALUE`.
 """
 
-_INDICES_INSTEAD = "if these are indices to cut at, pass them as indices= in ascending order"
+_INDICES_INSTEAD = "if these are indices to cut at, pass them as \0indices=\0 in ascending order"
 
 HINTS: dict[tuple[int, ...], str] = {
-    (NUM_SPLITS, WRONG_LENGTH): "num_outputs={0} allows a shorter last part",
+    (NUM_SPLITS, WRONG_LENGTH): "\0num_outputs={0}\0 allows a shorter last part",
     (LENGTHS, WRONG_LENGTH): _INDICES_INSTEAD,
     (LENGTHS, WRONG_VALUE): _INDICES_INSTEAD,
     (CHUNK, WRONG_VALUE, -1): "one length of a list may be -1, for the rest that the others leave",
@@ -95,7 +97,7 @@ A key may end with the value of ``{0}`` for which its fix is meant.
 
 OVERLAP_FAULT = "its elements must not share memory; each stride must span the dims below it"
 
-AXIS_FAULT = "axis must be in [-{1}, {2}]"
+AXIS_FAULT = "\0axis\0 must be in [-{1}, {2}]"
 """Fields: ``{0}`` is the axis, ``{1}`` is the rank, ``{2}`` is the last axis."""
 
 

@@ -15,14 +15,16 @@ import itertools
 import os
 import sys
 
+from splitjit._abi.thresholds import THRESHOLDS
+
 NUMBA_THREADS = "numba.np.ufunc.parallel"
 """Numba's module with ``_get_num_threads``, which exists once the program has started Numba's
 threads, as ``numba.set_num_threads`` does. The public ``numba.get_num_threads`` would start them.
 """
 
 
-def usable(now: float) -> int:
-    """Return how many threads of this process can run at once.
+def allowed(now: float) -> int:
+    """Return how many threads of this process can run at once, whatever their affinities.
 
     Parameters
     ----------
@@ -32,10 +34,9 @@ def usable(now: float) -> int:
     Returns
     -------
     int
-        The number of cores in the affinity mask, or a smaller limit: the quota, or that of
-        Numba's threads; at least 1.
+        The number of cores, or a smaller limit: the quota, or that of Numba's threads; at least 1.
     """
-    return min(affinity(), _whole(_quota_at(int(now))), numba_limit())
+    return min(os.cpu_count() or 1, _whole(_quota_at(int(now))), numba_limit())
 
 
 @functools.lru_cache(1)  # reading its files takes long
@@ -144,19 +145,7 @@ def cache_bytes(root: str = "/") -> int:
     return int(kibibytes) << 10 if size.endswith("K") and kibibytes.isdecimal() else 0
 
 
-def stream_from(cache: int) -> tuple[int, int]:
-    """Return the sizes from which on stores bypass a cache, for short and for long runs.
-
-    With a large L3 cache, ordinary stores of runs from `LONG_RUN` on stay faster up to 2.4 times
-    the size; ordinary stores of shorter runs do not.
-    """
-    return _STREAM_FROM, int(_STREAM_FROM * (2.4 if cache >= _LARGE_CACHE else 1))
-
-
-_STREAM_FROM, _LARGE_CACHE = 15 << 20, 1 << 28
-STREAM_FROM = stream_from(cache_bytes())
-"""The sizes for this machine.
-
-Which stores are faster is not measured where the copy runs: after stores past the cache, ordinary
-ones need four calls to fill it again, and a stretch of `splitjit._runtime.ways` has only five.
-"""
+# With an L3 cache of 256 MB, ordinary stores of runs from `LONG_RUN` on stay faster up to 2.4 times
+# the size; ordinary stores of shorter runs do not.
+if cache_bytes() >= 1 << 28:
+    THRESHOLDS.stream_from = 15 << 20, 36 << 20

@@ -28,6 +28,7 @@ from splitjit._abi import structs
 from splitjit._abi.builtins import function_of, keep_forever, python_functions
 from splitjit._abi.kernels import KERNELS, LOOPS
 from splitjit._abi.structs import WORKS_WITH
+from splitjit._abi.thresholds import THRESHOLDS
 from splitjit._runtime import kernel_files
 from splitjit._runtime.events import debug, warn
 
@@ -60,11 +61,15 @@ class _Loader:
         The functions of each kernel that is loaded, by name; see `function_of`.
     compiled : list of str
         The kernels that this process compiled because they were not cached.
+    splits : int
+        How many copies NumPy has made that kernels could make.
     """
 
     def __init__(self) -> None:
         self.is_forked_child = False
         self.compiled: list[str] = []
+        self.splits = 0
+        self._lacking: set[str] = set()  # kernels that the cache lacks
         self._may_load = self._may_child_load = True
         self._has_warned = False
         self.loaded: dict[str, dict[str, Any]] = {}
@@ -74,12 +79,40 @@ class _Loader:
         # between `acquire` and `try` would leave a lock taken.
         self._loading: list[int] = []
 
-    def may_load(self) -> bool:
-        """Return whether a split may load kernels, now or later."""
-        gave_up = self._not_before.get("core") == float("inf")
-        return self._may_load and not (gave_up or never_compiles())
+    def get(self, name: str, nbytes: int) -> dict[str, Any] | None:
+        """Return the functions of a kernel; None if it is not loaded, even if it is time to.
 
-    def load(self, name: str, *, wait: bool = False) -> dict[str, Any] | None:
+        Parameters
+        ----------
+        name : str
+            One of `splitjit._abi.kernels.KERNELS`.
+        nbytes : int
+            The bytes of the copy that needs the kernel.
+        """
+        functions = self.loaded.get(name)
+        if functions is None and self.pays(name, nbytes):
+            return self.load(name, may_compile=self._may_compile(nbytes))
+        return functions
+
+    def pays(self, name: str, nbytes: int) -> bool:
+        """Return whether it is time to load a kernel, for a copy of so many bytes.
+
+        The first split of 64 KB or more loads kernels, or the 500th smaller one. After that, a
+        kernel is loaded when it is first needed. One that the cache lacks is compiled by the first
+        split of 4 MB or more, or by the 20 000th.
+        """
+        if name in self._lacking:
+            return self._may_compile(nbytes)
+        if self.loaded:
+            return True
+        return nbytes >= THRESHOLDS.load_from or self.splits + 1 >= THRESHOLDS.load_after
+
+    def _may_compile(self, nbytes: int) -> bool:
+        return nbytes >= THRESHOLDS.compile_from or self.splits + 1 >= THRESHOLDS.compile_after
+
+    def load(
+        self, name: str, *, wait: bool = False, may_compile: bool = True
+    ) -> dict[str, Any] | None:
         """Return the functions of a kernel; see `function_of`.
 
         Parameters
@@ -88,6 +121,8 @@ class _Loader:
             One of `splitjit._abi.kernels.KERNELS`.
         wait : bool, default False
             Whether to wait while another thread loads a kernel.
+        may_compile : bool, default True
+            Whether to compile a kernel that the cache lacks.
 
         Returns
         -------
@@ -106,9 +141,9 @@ class _Loader:
                 time.sleep(0.001)
             if self._loading[0] != thread or self._loading.count(thread) > 1:
                 return None  # another thread is loading, or a signal handler interrupted this one
-            if name not in self.loaded:
-                self.loaded[name] = self._load(name, wait)
-            return self.loaded[name]
+            if name not in self.loaded and (functions := self._load(name, wait, may_compile)):
+                self.loaded[name] = functions
+            return self.loaded.get(name)
         except Exception as error:  # a broken compiler or disk must not fail a split
             if _may_pass(error):
                 self._put_off(name, error)
@@ -125,7 +160,9 @@ class _Loader:
         in `load` may be waiting for that lock. Compiler errors are raised.
         """
         if name not in self.loaded:
-            self.loaded[name] = self._load(name, wait=True, has_lock=True)
+            functions = self._load(name, wait=True, has_lock=True)
+            assert functions is not None
+            self.loaded[name] = functions
         return self.loaded[name]
 
     def give_up(self, name: str, error: Exception) -> None:
@@ -151,7 +188,9 @@ class _Loader:
             self._has_warned = True
             warn(f"{message}; so NumPy copies, which is slower. {WORKS_WITH}", *said)
 
-    def _load(self, name: str, wait: bool, has_lock: bool = False) -> dict[str, Any]:
+    def _load(
+        self, name: str, wait: bool, may_compile: bool = True, has_lock: bool = False
+    ) -> dict[str, Any] | None:
         began = time.monotonic()
         _llvm()  # first, because the names of object files depend on it
         code = kernel_files.read(name)
@@ -160,6 +199,9 @@ class _Loader:
                 return _link(name, code)
             except RuntimeError as error:
                 debug("the cached kernel %s cannot be linked: %s", name, error)
+        if not may_compile:
+            self._lacking.add(name)
+            return None
         if self.is_forked_child and not has_lock:  # the fork may have left Numba's locks taken
             raise BlockingIOError("a forked child does not compile")
         with _importing():

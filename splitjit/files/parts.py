@@ -136,9 +136,9 @@ def plan_tensors(
                 plan = plan_tensor(tensor, file, choice, rule)
                 plan.runs()
             except SplitError as error:
-                where = f"split {file.path}" + (f", {name}" if name else "")
+                where = f" {file.path}" + (f", {name}" if name else "")
                 own = {} if choice.lengths is None else {"split": "lengths"}
-                raise error.named(where, keeps_hint=is_alone(name), **own) from None
+                raise error.named("split", where, keeps_hint=is_alone(name), **own) from None
             plans.append(plan)
         elif copy_others:
             plans.append(TensorPlan(file.verbatim(name), file, None, (), 1))
@@ -150,7 +150,9 @@ def count_parts(plans: list[TensorPlan], rule: Rule) -> int:
     counts = {plan.count: plan.name or plan.file.path for plan in plans if plan.axis is not None}
     if len(counts) > 1:
         received = ", ".join(f"{what} into {count}" for count, what in sorted(counts.items())[:2])
-        rest = "all tensors must have the same number of parts; use num_outputs or num_splits"
+        rest = (
+            "all tensors must have the same number of parts; use \0num_outputs\0 or \0num_splits\0"
+        )
         raise SplitError("split", received, rest)
     asked = num_parts(rule)
     for count, what in counts.items():

@@ -11,6 +11,9 @@ from pathlib import Path
 
 from splitjit.errors import SplitError
 
+FORCING = "force=True"
+"""How a caller in Python says that new files may replace others."""
+
 StrPath = str | os.PathLike[str]
 """A path as users give it."""
 
@@ -35,7 +38,7 @@ def _place(path: Path) -> tuple[int, int, str]:
     return status.st_dev, status.st_ino, unicodedata.normalize("NFC", name).casefold()
 
 
-def check_targets(targets: Iterable[Path], force: bool) -> None:
+def check_targets(targets: Iterable[Path], force: bool, forcing: str = FORCING) -> None:
     """Check that no target exists, or if `force`, that no target is a directory.
 
     Raises
@@ -47,7 +50,7 @@ def check_targets(targets: Iterable[Path], force: bool) -> None:
         if target.is_dir():
             raise FileExistsError(f"{target} is a directory")
         if os.path.lexists(target) and not force:
-            raise FileExistsError(f"{target} exists; force=True overwrites it")
+            raise FileExistsError(f"{target} exists; {forcing} overwrites it")
 
 
 def check_names(targets: Mapping[Path, Sequence[str]]) -> None:

@@ -28,13 +28,13 @@ from splitjit.files.disk import NewFile, change, flush
 _PREFIX = ".splitjit-"
 
 COMPLETE = "all files are complete"
-PARTLY = "each file is complete, old or new; the same call with force=True finishes"
+PARTLY = "each file is complete, old or new; the same call with {} finishes"
 """Notes on an error or an interrupt that came after the first move."""
 
 
 @contextlib.contextmanager
 def stage(
-    targets: Mapping[Path, Sequence[str]], *, force: bool = False
+    targets: Mapping[Path, Sequence[str]], *, force: bool = False, forcing: str = places.FORCING
 ) -> Iterator[Mapping[Path, Staged]]:
     """Write new files: the ``with`` block writes them, and then they are moved.
 
@@ -46,6 +46,8 @@ def stage(
         made, and removed again if the files are not written.
     force : bool, default False
         Whether new files may replace existing files.
+    forcing : str
+        How the user says `force`, for refusals and notes.
 
     Yields
     ------
@@ -64,7 +66,7 @@ def stage(
     places.check_names(targets)
     _name_leftovers(targets)
     given = [folder / name for folder, names in targets.items() for name in names]
-    places.check_targets(given, force)
+    places.check_targets(given, force, forcing)
     note = ""
     try:
         with contextlib.ExitStack() as cleanup:  # the last callback runs first
@@ -72,8 +74,8 @@ def stage(
             yield {file.path: file for file in files}
             for file in files:
                 file.finish()
-            places.check_targets(given, force)  # again, before the first move
-            note = PARTLY
+            places.check_targets(given, force, forcing)  # again, before the first move
+            note = PARTLY.format(forcing)
             for file in files:
                 file.move(force)
             for folder in dict.fromkeys([path.parent for path in (*given, *made)]):

@@ -9,7 +9,8 @@ from typing import Any, ClassVar, SupportsIndex
 import numpy as np
 
 from splitjit import _operators as operators
-from splitjit._api.split import split_by_rule
+from splitjit._api.split_plan import by_rule
+from splitjit._copy.run import run
 from splitjit._inputs.adapt import adapt
 from splitjit._inputs.torch.foreign import surely
 from splitjit._operators import Dim, InferredShape, Unknown
@@ -108,7 +109,7 @@ class VersionedOperator:
         kind = tensor_type(x.dtype)
         if kind not in self._version.types:
             raise self._type_refused(x.dtype, kind)
-        return split_by_rule(x, self._axis, self._rule_given(split, kind))
+        return run(x, by_rule(self._axis, self._rule_given(split, kind)))
 
     def _infer(self, input_shape: Sequence[Dim] | Unknown, split: Any) -> list[InferredShape]:
         is_known = type(split) is not Unknown

@@ -209,6 +209,25 @@ def test_parts_that_do_not_fit_in_memory(length):
             split(x, num_sections=count)
 
 
+@pytest.mark.parametrize("fails", ["lease", "numpy"])
+def test_idle_blocks_are_freed_before_memory_runs_out(fails):
+    split(X, 2**18)
+    assert buffers.POOL.kept
+
+    def make():
+        if buffers.POOL.kept:
+            raise MemoryError
+        return "made"
+
+    if fails == "numpy":
+        assert buffers.retry(make) == "made"
+    else:
+        huge = np.broadcast_to(X[:1], (2**56,))
+        with pytest.raises(MemoryError):
+            split(huge, num_splits=2)
+    assert buffers.POOL.kept == 0
+
+
 @needs_fork
 def test_a_forked_child_does_not_write_to_its_parents_parts():
     code = """

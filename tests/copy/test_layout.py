@@ -5,9 +5,8 @@ import pytest
 
 from splitjit import plan_split
 from splitjit._abi.layout_record import HEADER, ROW
-from splitjit._copy import copy
-from splitjit._copy.copy import lay_out
-from splitjit._runtime import cores
+from splitjit._abi.thresholds import THRESHOLDS
+from splitjit._copy.how import lay_out
 from tests.conftest import needs_kernels
 
 pytestmark = [needs_kernels, pytest.mark.usefixtures("warm")]
@@ -98,44 +97,18 @@ def test_the_loop_suits_the_strides(x, sizes, loop):
 
 
 @pytest.mark.parametrize(
-    ("cache", "shape", "streams"),
+    ("long_runs", "shape", "streams"),
     [
-        (0, (2048, 6144), True),  # 25 MB, runs of 6 KB
-        (1 << 25, (2048, 6144), True),
-        (1 << 28, (2048, 6144), False),
-        (1 << 28, (1 << 17, 96), True),  # runs of 96 bytes
-        (1 << 28, (4096, 6144), True),  # 50 MB
-        (1 << 28, (512, 6144), False),
-        (0, (512, 6144), False),
+        (15, (2048, 6144), True),  # 25 MB, runs of 6 KB
+        (36, (2048, 6144), False),
+        (36, (1 << 17, 96), True),  # runs of 96 bytes
+        (36, (4096, 6144), True),  # 50 MB
+        (36, (512, 6144), False),
+        (15, (512, 6144), False),
     ],
 )
-def test_what_bypasses_the_cache(cache, shape, streams, monkeypatch):
-    monkeypatch.setattr(copy, "STREAM_FROM", cores.stream_from(cache))
+def test_what_bypasses_the_cache(long_runs, shape, streams, monkeypatch):
+    monkeypatch.setattr(THRESHOLDS, "stream_from", (15 << 20, long_runs << 20))
     plan = plan_split(shape, num_splits=2, axis=1)
     layout = lay_out(plan, (2 * shape[1], 2), 2)
     assert (layout.loop, layout.stream) == ("stream" if streams else "plain", streams)
-
-
-@pytest.mark.parametrize(
-    ("shape", "order", "parts", "pays"),
-    [
-        ((6,), "C", 2, False),
-        ((500, 5), "F", 25, False),
-        ((1000, 1000), "C", 4, False),  # 4 MB of long runs
-        ((4000, 1000), "C", 4, True),  # 16 MB
-        ((2000, 1000), "F", 4, True),
-        ((200_000, 4), "C", 4, True),  # short runs
-    ],
-)
-def test_which_copies_are_worth_loading_kernels(shape, order, parts, pays):
-    """One copy of a large array is, and one of a modest array is not."""
-    x = np.zeros(shape, np.float32, order)
-    gain = copy.forecast(x, 0 if parts == 25 else x.ndim - 1, parts)
-    assert (copy._FEW * gain >= copy._SECONDS_TO_LOAD) == pays
-
-
-def test_nothing_is_gained_by_fewer_strides():
-    """An axis of length 1 may have any stride."""
-    x = np.zeros((1, 600), np.float32)
-    odd = np.lib.stride_tricks.as_strided(x, strides=(7, 4))
-    assert copy.forecast(odd, 1, 2) == copy.forecast(x, 1, 2)

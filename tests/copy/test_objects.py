@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from splitjit import SplitError, plan_split, split
-from splitjit._copy import slices
+from splitjit._abi.thresholds import THRESHOLDS
 from tests.conftest import forget_copies
 
 STRINGS = {
@@ -23,7 +23,7 @@ STRINGS = {
 @pytest.fixture(params=["slices", "object mode"])
 def object_route(request, monkeypatch):
     forget_copies(monkeypatch.setattr)
-    monkeypatch.setattr(slices, "LARGE", 0 if request.param == "object mode" else 1 << 62)
+    monkeypatch.setattr(THRESHOLDS, "large", 0 if request.param == "object mode" else 1 << 62)
 
 
 def items(array):
@@ -48,7 +48,7 @@ def test_strings(name, object_route):
 @pytest.mark.parametrize("name", STRINGS)
 def test_large_arrays_are_not_copied_bit_by_bit(name):
     x = np.resize(STRINGS[name], (40_000, 5))
-    assert x.nbytes > slices.LARGE
+    assert x.nbytes > THRESHOLDS.large
     expected = items(x)
     parts = split(x, 20_000)
     x[...] = x[0, 0]  # frees all items to which no part refers

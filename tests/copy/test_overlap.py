@@ -3,6 +3,7 @@
 import itertools
 import re
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,7 +14,9 @@ from numpy.lib.stride_tricks import as_strided
 import splitjit
 from splitjit import SplitError
 from splitjit._copy import outputs
-from splitjit._copy.outputs import check_apart, overlaps_itself
+from splitjit._copy.buffers import span
+from splitjit._copy.outputs import are_surely_apart, check_apart, overlaps_itself
+from splitjit._inputs.arrays import do_ranges_meet
 from tests.conftest import needs_kernels
 
 
@@ -69,16 +72,45 @@ def outputs_in_memory(draw, steps_of_each):
     return parts, axis, pairs
 
 
-@given(st.booleans().flatmap(outputs_in_memory))
-def test_pairs_that_share_memory(drawn):
-    parts, axis, pairs = drawn
+def is_refused(parts, axis, pairs):
+    """Return whether parts are refused, and check that the refusal names a pair that shares."""
     try:
         check_apart(parts, axis)
     except SplitError as error:
         i, j = map(int, re.findall(r"out\[(\d+)\]", str(error)))
+        assert i < j
         assert (i, j) in pairs
-    else:
-        assert not pairs
+        return True
+    return False
+
+
+@given(st.booleans().flatmap(outputs_in_memory))
+def test_pairs_that_share_memory(drawn):
+    parts, axis, pairs = drawn
+    assert is_refused(parts, axis, pairs) == bool(pairs)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(outputs, "NATIVE", SimpleNamespace())  # as before kernels are loaded
+        assert is_refused(parts, axis, pairs) == bool(pairs)
+
+
+@needs_kernels
+@given(st.booleans().flatmap(outputs_in_memory))
+def test_the_compiled_rule_accepts_no_shared_memory(warm, drawn):
+    parts, axis, pairs = drawn
+    ranges = sorted(map(span, parts))
+    is_apart = are_surely_apart(parts, axis)
+    assert not (is_apart and pairs)
+    assert is_apart or do_ranges_meet(ranges) or not parts
+    assert is_apart == are_surely_apart(parts[::-1], axis)
+
+
+@needs_kernels
+def test_columns_are_apart_only_within_a_row(warm):
+    """Rows of 4 bytes, one every 8 bytes; with other starts, a row meets one, or the next row."""
+    memory = np.zeros(60, np.uint8)
+    first, *others = [as_strided(memory[i:], (4, 4), (8, 1)) for i in range(13)]
+    found = [i + 1 for i, part in enumerate(others) if are_surely_apart([part, first], 1)]
+    assert found == [4]
 
 
 PARENTS = {
@@ -91,9 +123,10 @@ PARENTS = {
 }
 
 
+@needs_kernels
 @pytest.mark.parametrize("axis", [0, 1, 2])
 @pytest.mark.parametrize("parent", PARENTS)
-def test_slices_of_one_array_are_not_compared_in_pairs(parent, axis, monkeypatch):
+def test_slices_of_one_array_are_not_compared_in_pairs(parent, axis, warm, monkeypatch):
     parts = np.array_split(PARENTS[parent](np.zeros((6, 9, 12), np.float32)), 3, axis)
     with monkeypatch.context() as patched:
         patched.setattr(outputs, "share_memory", None)

@@ -328,8 +328,9 @@ from splitjit._copy import slices
 splitjit.warmup(["f4"])
 structs.READS_ARRAYS or exit()  # NumPy makes arrays that compiled code cannot read
 slices.fresh = None  # NumPy's way
-parts = splitjit.split(np.arange(12.0).reshape(2, 6), [2, 4], axis=1)
-assert [part.tolist() for part in parts] == [[[0, 1], [6, 7]], [[2, 3, 4, 5], [8, 9, 10, 11]]]
+x = np.arange(2.0**15).reshape(2**14, 2)  # smaller ones are first copied by NumPy
+first, second = splitjit.split(x, [1, 1], axis=1)
+assert np.array_equal(first, x[:, :1]) and np.array_equal(second, x[:, 1:])
 """
     python("-c", code)
 
@@ -354,3 +355,43 @@ def test_what_is_no_array_and_no_dtype(call, says):
     error = SplitError if "rank 0" in says or "shape=" in says else SplitTypeError
     with pytest.raises(error, match=f"^{says}"):
         call()
+
+
+@needs_kernels
+def test_the_first_small_array_of_a_plan_is_numpy_s_and_the_next_compiled(warm, new_plans):
+    plan = plan_split((4, 6), num_splits=2, axis=1)
+    x = np.arange(24.0).reshape(4, 6)
+    for has_block in (False, True, True):  # compiled parts share one; their bases are bytes
+        parts = plan(x)
+        assert [part.tolist() for part in parts] == [x[:, :3].tolist(), x[:, 3:].tolist()]
+        assert (parts[0].base is not None) == has_block
+
+
+UNLIKE = {
+    "list": np.ndarray.tolist,
+    "subclass": lambda x: x.view(np.recarray),
+    "masked": lambda x: np.ma.masked_equal(x, 3),
+    "other dtype": lambda x: x.astype("f4"),
+    "other shape": lambda x: x[:2],
+}
+
+
+@pytest.mark.parametrize("splits", [0, 1, 3])
+@pytest.mark.parametrize("unlike", UNLIKE)
+def test_an_object_that_is_not_as_expected_is_adapted_or_refused(unlike, splits, new_plans):
+    plan = plan_split((4, 6), num_splits=2, axis=1)
+    x = np.arange(24.0).reshape(4, 6)
+    for _ in range(splits):
+        plan(x)
+    given = UNLIKE[unlike](x)
+    if unlike == "other shape":
+        with pytest.raises(SplitError, match="the plan is for shape"):
+            plan(given)
+        return
+    parts, array = plan(given), np.ma.asarray(given)
+    kind = np.ma.MaskedArray if unlike == "masked" else np.ndarray
+    assert {type(part) for part in parts} == {kind}
+    assert [np.ma.asarray(part).tolist() for part in parts] == [
+        array[:, :3].tolist(),
+        array[:, 3:].tolist(),
+    ]

@@ -150,7 +150,8 @@ def test_times_are_only_where_they_are_measured_again():
     files = [*(ROOT / "splitjit").rglob("*.py"), *texts]
     found = {file.name for file in files if time.search(file.read_text("utf-8"))}
     estimates = {"cache.py", "check.py"}  # for users who wait
-    assert found <= estimates | {"cores.py"}  # which explains the periods of a quota
+    # The periods of a quota, and the figures that set the thresholds
+    assert found <= estimates | {"cores.py", "thresholds.py"}
 
 
 def test_pages_show_what_was_measured():

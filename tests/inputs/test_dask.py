@@ -126,24 +126,23 @@ def test_whole_chunks_are_passed_on():
 
 
 def test_one_thread_a_piece(monkeypatch):
-    from splitjit._runtime import threads
+    from splitjit._abi.calls import AT
+    from splitjit._runtime import cores, threads
 
-    allowed = threads._allowed
     take("parallel", monkeypatch.setattr)
-    monkeypatch.setattr(threads, "usable", lambda now: 2)
-    monkeypatch.setattr(threads.TEAM, "cores_until", float("-inf"))
-    threads.TEAM.count_cores()
-    seen = []
-    monkeypatch.setattr(threads, "_allowed", lambda: seen.append(allowed()) or seen[-1])
+    generation = threads.TEAM.word(AT.generation)
+    before = generation.value
     parts = split(da.ones((3000, 400), chunks=(1000, 400)), num_splits=4, axis=1)
     dask.compute(*parts, scheduler="synchronous")
-    assert seen == [1] * 12
+    assert generation.value == before
+    split(np.ones((1000, 100)), num_splits=1)  # as each task does
+    assert (generation.value > before) == (cores.affinity() > 1)
 
 
 @pytest.mark.parametrize("scheduler", ["synchronous", "threads"])
 def test_each_chunk_is_made_once_and_each_piece_copied_once(scheduler, monkeypatch):
     # Dask fuses chains of tasks. Fusing with earlier or later tasks must not repeat a call.
-    from splitjit._api import lazy
+    from splitjit._copy import run as module
 
     made, copied = [], []
 
@@ -155,10 +154,10 @@ def test_each_chunk_is_made_once_and_each_piece_copied_once(scheduler, monkeypat
         if copy:
             assert not given.x.flags.owndata  # Dask has not copied the piece before
             copied.append(given.shape)
-        return split_input(given, request, out, copy)
+        return run(given, request, out, copy)
 
-    split_input = lazy.split_input
-    monkeypatch.setattr(lazy, "split_input", counted)
+    run = module.run
+    monkeypatch.setattr(module, "run", counted)
     x = da.ones((6, 24), chunks=(2, 8)).map_blocks(make, meta=np.empty((0, 0)))
     parts = [(part + i)[::2] for i, part in enumerate(split(x, [2, 14, 4, 4], axis=1))]
     total = parts[0].sum() + sum(part.mean() for part in parts)

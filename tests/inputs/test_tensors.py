@@ -13,10 +13,8 @@ import pytest
 
 import splitjit
 from splitjit import SplitError, SplitTypeError, plan_split, split, split_into
-from splitjit._copy import torch_operator
 from splitjit._inputs.torch import memory
 from splitjit._runtime.loading import LOADER
-from splitjit._runtime.ways import Ways
 from tests.conftest import call_at, new_pool
 from tests.inputs.common import operators
 
@@ -389,26 +387,9 @@ def test_tensors_unlike_those_that_passed_are_checked(has_out, change, inferring
     assert outcome(warm=True) == outcome(warm=False)
 
 
-@pytest.mark.parametrize("compares", [True, False])
-def test_tensors_like_those_that_passed_are_not_checked_one_by_one(compares, monkeypatch):
-    if not compares:  # this torch cannot compare all tensors at once
-        monkeypatch.delattr(torch._C._dynamo.guards, "TensorGuards")
-    splitjit.clear_caches()
-    x, out = torch.arange(2.0**18), [torch.zeros(2**17), torch.zeros(2**17)]
-    for given in (None, out):
-        split(x, 2**17, out=given)
-    if compares:
-        monkeypatch.setattr(torch_operator, "_checked_ways", lambda *of: pytest.fail("checked"))
-    for given in (None, out, (out[1], out[0])):
-        parts = split(x.clone(), 2**17, out=given)
-        assert all(same(a, b) for a, b in zip(parts, x.split(2**17), strict=True))
-
-
-@pytest.mark.parametrize("way", [0, 1])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_each_way_to_split_a_large_tensor(way, dtype, monkeypatch):
+def test_large_tensors_of_long_runs(dtype):
     splitjit.warmup()
-    monkeypatch.setattr(Ways, "choose", lambda self, now: way)
     shape = (600, 6 * 2**18 // 600)
     for x in (tensor(shape, dtype), tensor(shape[::-1], dtype).T):
         expected = [part.contiguous() for part in torch.split(x, 1000, 1)]
@@ -431,34 +412,6 @@ def test_each_way_to_split_a_large_tensor(way, dtype, monkeypatch):
 
 def test_torch_splits_long_runs_before_kernels_are_loaded(monkeypatch):
     split(torch.zeros(2), 1)
-    monkeypatch.setattr(torch_operator, "loading_pays", lambda gain: False)
     monkeypatch.setattr(LOADER, "load", lambda *of, **how: pytest.fail("nothing may be loaded"))
     x = torch.arange(2**18)
     assert all(same(a, b) for a, b in zip(split(x, 2**17), x.split(2**17), strict=True))
-
-
-def test_a_program_that_splits_only_tensors_loads_the_pool(monkeypatch):
-    """Torch's own memory may be slow in such a program, see `torch_operator.WAYS`."""
-    split(torch.zeros(2), 1)
-    loads: list[str] = []
-    monkeypatch.setattr(torch_operator.POOL, "lease", None)
-    monkeypatch.setattr(LOADER, "loaded", {})
-    monkeypatch.setattr(torch_operator.LOST, "seconds", 0.0)
-    monkeypatch.setattr(LOADER, "load", lambda name: loads.append(name))
-    x = torch.arange(2**18)
-    for _ in range(10_000):
-        assert all(same(a, b) for a, b in zip(split(x, 2**17), x.split(2**17), strict=True))
-        if loads:
-            break
-    assert loads == ["core"]
-
-
-def test_tensors_of_a_new_shape_begin_with_what_is_known(monkeypatch):
-    splitjit.warmup()
-    made = []
-    monkeypatch.setattr(torch_operator, "ways_of", lambda *key: made.append(key) or Ways(key[0]))
-    for rows in (301, 302, 1204):
-        split(torch.zeros(rows, 600), 200, axis=1)
-    split(torch.zeros(600, 302).T, 200, axis=1)  # by kernels
-    assert made[0] == made[1] != made[2]
-    assert len(made) == 3

@@ -18,8 +18,9 @@ from splitjit._abi import builtins, structs
 from splitjit._abi.builtins import maker
 from splitjit._abi.calls import Expected
 from splitjit._abi.kernels import KERNELS, METH_O
-from splitjit._copy import buffers, copy, decision
-from splitjit._copy.copy import Copy, copy_of
+from splitjit._copy import buffers, how, run
+from splitjit._copy.how import How, how_of
+from splitjit._runtime import threads
 from splitjit._runtime.loading import LOADER, NATIVE
 from tests.conftest import forget_copies, needs_kernels, take
 
@@ -32,7 +33,7 @@ def kind(request, monkeypatch):
     if not structs.READS_ARRAYS:
         pytest.skip("arrays and lists lie otherwise in memory here")
     take("parallel" if request.param == "large" else "serial", monkeypatch.setattr)
-    monkeypatch.setattr(copy, "use_builtins", copy.use_builtins.__wrapped__)  # asks each time
+    monkeypatch.setattr(how, "_reads_arrays", how._reads_arrays.__wrapped__)  # asks each time
     return request.param
 
 
@@ -65,14 +66,14 @@ def references_to(*objects):
 
 def has_builtins(made):
     """Return whether builtin functions check the arrays of a copy."""
-    return made.into.__name__ in ("into", "copy")
+    return made.into.__name__ in ("into", "copy_large")
 
 
 def record_of(made):
     """Return what the builtin functions of a copy expect."""
     if made.fresh.__name__ == "fresh":
         return made.fresh.__self__
-    return inspect.getclosurevars(made.fresh).nonlocals["function"].__self__
+    return inspect.getclosurevars(made.fresh).nonlocals["copy"].__self__
 
 
 @pytest.mark.parametrize("shape", [(6,), (1, 2304), (8, 3072), (300, 3), (2, 3, 4)])
@@ -80,7 +81,7 @@ def record_of(made):
 def test_one_compiled_call_checks_and_copies(shape, sequence, monkeypatch):
     plan = plan_split(shape, num_splits=3, axis=shape.index(max(shape)) if 3 not in shape else 1)
     x, out = prepared(plan)
-    monkeypatch.setattr(decision, "check_out", None)  # Python checks nothing
+    monkeypatch.setattr(run, "check_out", None)  # Python checks nothing
     for part in out:
         part.fill(99)
     result = plan(x, sequence(out))
@@ -135,7 +136,7 @@ def test_the_outcome_is_as_without_builtin_functions(defect, monkeypatch):
         monkeypatch.setattr(structs, "READS_ARRAYS", reads)
         forget_copies(monkeypatch.setattr)
         x, out = prepared(plan)
-        assert has_builtins(copy_of(plan, x)) == reads
+        assert has_builtins(how_of(plan, x)) == reads
         for part in out:
             part.fill(99)
         defect(out, x)
@@ -164,14 +165,14 @@ def test_random_arrays_give_the_outcome_of_the_python_checks(data):
     out = [placed(part) for part in plan.output_shapes]
     before = np.random.default_rng(0).integers(0, 256, len(block), np.uint8)
     outcomes = []
-    plan._kept.clear()  # Hypothesis draws some plans again
-    made = copy_of(plan, source)
-    assert made.switch(plan, source)
-    by_numpy = Copy(plan, source)
-    by_numpy._gain = None
-    for copy_ in (made, by_numpy):
-        plan._kept[source.dtype, source.strides] = copy_
-        object.__setattr__(plan, "_copy", copy_)
+    plan._forget()  # Hypothesis draws some plans again
+    by_numpy = How(source.nbytes, "not yet")
+    made = how_of(plan, source)
+    assert (made.layout_for(plan, source, None) is not None) == (source.size > 0)
+    (key,) = plan._hows
+    for each in (made, by_numpy):
+        plan._keep(key, each)
+        plan._use(each)
         block[...] = before
         outcomes.append((outcome(lambda: plan(source, out), out), block.tolist()))
     assert outcomes[0] == outcomes[1]
@@ -255,12 +256,12 @@ def test_python_makes_the_parts_if_memory_runs_out(kind):
     plan = plan_split((4, 6), [2, 4], axis=1)
     x = np.arange(24.0).reshape(4, 6)
     plan(x)
-    record = record_of(copy_of(plan, x))
+    record = record_of(how_of(plan, x))
     record[_FIELDS["nbytes"]] = 1 << 60
     with references_to(x, x.dtype, np.ndarray):
         for _ in range(100):
             assert items(plan(x)) == items(views(x, plan))
-            assert copy_of(plan, x).fresh(x) is None
+            assert how_of(plan, x).fresh(x) is None
 
 
 @pytest.mark.parametrize("defect", [_no_second_part, _no_base])
@@ -268,7 +269,7 @@ def test_an_error_of_numpy_is_raised_and_leaves_no_references(defect, kind):
     plan = plan_split((4, 6), [2, 4], axis=1)
     x = np.zeros((4, 6))
     plan(x)
-    error = defect(record_of(copy_of(plan, x)))
+    error = defect(record_of(how_of(plan, x)))
     buffers.POOL.clear()
     if (defect, kind) == (_no_base, "large"):
         pytest.skip("even the block needs a base, so Python makes the parts")
@@ -286,10 +287,10 @@ def test_builtin_functions_that_cannot_be_loaded_at_first_are_asked_for_again(mo
     load = LOADER.load
     with monkeypatch.context() as patched:  # another process is compiling them
         patched.delitem(LOADER.loaded, "core")
-        patched.setattr(LOADER, "load", lambda name: None if name == "core" else load(name))
+        patched.setattr(LOADER, "load", lambda name, **_: None if name == "core" else load(name))
         assert items(plan(x)) == items(views(x, plan))
     assert items(plan(x)) == items(views(x, plan))
-    assert has_builtins(copy_of(plan, x))
+    assert has_builtins(how_of(plan, x))
 
 
 def test_more_outputs_than_are_compared_must_lie_in_order():
@@ -305,7 +306,7 @@ def test_calls_at_the_same_time_have_layouts_of_their_own(kind):
     plan = plan_split((4, 6), 2, axis=1)
     x, out = prepared(plan)
     others = [np.zeros_like(part) for part in out]
-    compiled = copy_of(plan, x)
+    compiled = how_of(plan, x)
     record, calls = record_of(compiled), []
     loop = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * 3)
     copy_chunk = loop(int(record[_FIELDS["loop"]]))
@@ -335,8 +336,6 @@ WRONG = {
         (np.zeros((4, 6), "f4"), ()), (np.zeros((4, 6), "f4"), 7),
         (np.zeros((4, 6), "f4"), type("List", (list,), {})([None] * 3)), (3, [None] * 3),
     ],
-    "fresh_large": [(), (0,), (0, None), (0, []), (1, np.ndarray), (1, 2, 3)],
-    "into_large": [(), (0,), (0, None, None), (0, np.zeros((4, 6), "f4"), None), (1, 2, 3, 4)],
 }  # fmt: skip
 
 
@@ -345,7 +344,9 @@ WRONG = {
 def test_builtin_functions_touch_nothing_that_is_not_as_expected(name, kind):
     plan = plan_split((4, 6), 2, axis=1)
     x, _ = prepared(plan)
-    record = copy._record(plan, x.dtype, x.strides, copy_of(plan, x).layout, 0, 0)
+    team = threads.TEAM.address if kind == "large" else 0
+    record = how._record(plan, x, how_of(plan, x).layout, 0)
+    assert record[_FIELDS["team"]] == team
     flags = KERNELS["core"]["core.entry"][name]
     function = getattr(NATIVE, name)(record)
     with references_to(x, record, plan):
@@ -402,3 +403,12 @@ def test_a_version_that_was_not_tested_is_not_read(module, name, value, unread, 
     monkeypatch.setattr(structs, unread, None)
     assert not structs._reads_arrays()
     assert structs._api() is None
+
+
+def test_a_small_memory_map_is_read_without_the_gil(tmp_path, kind):
+    x = np.memmap(tmp_path / "x", "f4", "w+", shape=(4, 6))
+    plan = plan_split((4, 6), 2, axis=1)
+    for source, releases in ((np.zeros((4, 6), "f4"), kind == "large"), (x, True)):
+        plan(source)
+        record = record_of(plan._how)
+        assert record[_FIELDS["releases_gil"]] == releases

@@ -4,13 +4,18 @@ To make a list or an array may start Python's garbage collector, also in builtin
 `splitjit._kernels.core.entry`. A process of its own runs each case, because a failure may end it.
 """
 
+import gc
 import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
+from splitjit import SplitPlan, plan_split
 from splitjit._abi import structs
+from splitjit._plan.plan import PlanCache
+from splitjit._plan.rules import LENGTHS
 from tests.conftest import needs_kernels
 from tests.processes import python
 
@@ -131,7 +136,7 @@ OWNERS = """
 import gc
 import numpy as np
 import splitjit
-from splitjit._copy.copy import copy_of
+from splitjit._copy.how import how_of
 
 splitjit.warmup(["f4"])
 for size in (64, 1 << 15):
@@ -139,8 +144,8 @@ for size in (64, 1 << 15):
     x = np.arange(8.0 * size).reshape(8, size)
     parts = [x[index] for index in plan.slices]
     out = plan.empty(float)
-    plan(x)
-    compiled = copy_of(plan, x)
+    plan(x), plan(x)  # NumPy copies the first small array
+    compiled = how_of(plan, x)
     into, fresh = compiled.into, compiled.fresh
     del compiled, plan
     splitjit.clear_caches()
@@ -154,3 +159,42 @@ print("done")
 
 def test_a_compiled_call_owns_all_that_it_reads():
     assert python("-X", "faulthandler", "-c", OWNERS) == "done\n"
+
+
+def test_a_finalizer_that_makes_plans_while_their_cache_makes_room():
+    cache, made = PlanCache(SplitPlan), 0
+
+    class Cycle:
+        def __init__(self):
+            self.me = self
+
+        def __del__(self):
+            cache.plan((10**6 + made,), 0, (LENGTHS, (10**6 + made,)))
+
+    thresholds = gc.get_threshold()
+    for made in range(1, 60):
+        cache.clear()
+        for n in range(1, 300):
+            cache.plan((n,), 0, (LENGTHS, (n,)))
+        gc.collect()
+        gc.disable()
+        Cycle()
+        gc.set_threshold(gc.get_count()[0] + made, 1000, 1000)
+        try:
+            gc.enable()
+            cache._make_room()
+        finally:
+            gc.set_threshold(*thresholds)
+            gc.enable()
+
+
+def test_a_plan_keeps_few_ways_to_copy_and_one_of_many_parts_none():
+    plan = plan_split((8,), 2)
+    for n in range(1, 100):
+        plan(np.zeros((8, n))[:, 0])
+        assert len(plan._hows) <= 16
+    many = plan_split((5000,), num_splits=5000)
+    for _ in range(3):
+        many(np.zeros(5000))
+    assert not many._hows
+    assert many._how is None

@@ -16,7 +16,7 @@ import splitjit
 
 JOBS, CHUNKS, HELPERS = 3, 2, 2
 
-CALLER = ("job", "open", "generation", "wake", "chunks", "close", "wait")
+CALLER = ("job", "open", "generation", "wake", "chunks", "close", "wait", "free")
 WAKE = ("clear", "release")
 HELPER = (
     *("spin", "mark", "look again", "take back", "sleep"),
@@ -24,6 +24,7 @@ HELPER = (
 )
 
 TOUCHED = "a helper copies a chunk of a job whose caller has returned"
+TAKEN = "another caller may write the words of a job that a helper still reads"
 TWICE = "a chunk is not copied exactly once"
 MISSED = "a helper that has seen a job finds it closed too early, or does not look"
 SLEPT = "a helper sleeps through a job, or for good"
@@ -121,6 +122,8 @@ class Model:
             words = words._replace(front=words.front + 1)
         elif step == "wait" and words.active:
             return None
+        elif step == "free" and any(map(self.is_at_work, helpers)):
+            raise Broken(TAKEN)
         if done.at == len(self.caller):
             if words.copied != 2**CHUNKS - 1:
                 raise Broken(TWICE)
@@ -178,6 +181,10 @@ class Model:
         else:
             helper = helper._replace(job=0)
         return words, (*helpers[:i], helper._replace(at=at), *helpers[i + 1 :])
+
+    def is_at_work(self, helper):
+        """Return whether a helper reads the words of a job, or copies its chunks."""
+        return bool(helper.job) and self.helper[helper.at] in ("read", "chunks")
 
     def waker(self, caller, helpers, i):
         """Return whether the one who wakes helper `i` has done so for this job, or is doing so."""
@@ -243,6 +250,8 @@ def moved(steps, name, before):
         ("caller", "close", "chunks"),
         ("caller", "wait", "close"),
         ("caller", "wait", "chunks"),
+        ("caller", "free", "wait"),
+        ("caller", "free", "close"),
         ("wake", "release", "clear"),
         ("helper", "sleep", "mark"),
         ("helper", "look", "count"),
@@ -265,19 +274,25 @@ def test_each_step_of_a_helper_is_needed(without):
     assert check(helper=tuple(step for step in HELPER if step not in without)) is not None
 
 
-# The steps in the code, which `CALLER`, `WAKE` and `HELPER` stand for.
+# The steps in the code, which `CALLER`, `WAKE` and `HELPER` stand for. "free" is the write of 0 to
+# BUSY, which only that caller makes that has found 0 there.
 CODE = {
+    "share": [
+        *("_read chunk", "_write busy 1", "_copy_with_helpers", "_write busy 0"),
+        *("call", "_write ended"),
+    ],
     "_copy_with_helpers": [
-        *("_write loop", "_write chunks", "_write arguments", "_write asked", "_write core"),
-        *("_write taken 0", "_write open 1", "_add generation 1", "_wake 0", "_take_chunks 1"),
-        *("_write open 0", "_read active"),
+        *("_read served", "_write loop", "_write chunks", "_write arguments", "_write asked"),
+        *("_write core", "_write taken 0", "_write open 1", "_add generation 1", "_wake 0"),
+        *("_take_chunks 1", "_write open 0", "_read active", "_write served", "_judge"),
     ],
     "_wake": ["read_word", "exchange 0", "release"],
     "_sleep_until_woken": ["exchange 1", "_read generation", "exchange 0", "acquire 1"],
     "serve": [
-        *("_add numbered 1", "acquire 1", "_spin", "_read generation", "_sleep_until_woken"),
-        *("_read generation", "_read asked", "_read open", "_read core", "_wake", "_add active 1"),
-        *("_read open", "_add helped", "_take_chunks _BACK", "_add active -1"),
+        *("_add numbered 1", "acquire 1", "_spin", "_read generation"),
+        *("stay_off", "_read core", "_sleep_until_woken"),
+        *("_read generation", "_read asked", "_read open", "_read core", "stay_off", "_wake"),
+        *("_add active 1", "_read open", "_add helped", "_take_chunks _BACK", "_add active -1"),
     ],
 }
 STEPS = {step.split()[0] for steps in CODE.values() for step in steps}

@@ -19,7 +19,8 @@ import splitjit.numpy
 from splitjit import SplitError, SplitTypeError, _njit
 from splitjit._abi.calls import SLOTS
 from splitjit._abi.kernels import KERNELS
-from splitjit._copy import buffers, copy
+from splitjit._abi.thresholds import THRESHOLDS
+from splitjit._copy import buffers
 from splitjit._plan.limits import MOST_IN_MEMORY
 from splitjit._plan.rules import MAX_PARTS
 from tests.cases import RANDOM_CASES, random_cases
@@ -215,7 +216,7 @@ def test_any_dtype_rank_and_layout(x):
 def test_large_arrays_are_streamed(shape):
     """Long, short and very short runs; blocks end at any row."""
     x = np.arange(np.prod(shape), dtype=np.float64).view(np.int64).reshape(shape)
-    assert x.nbytes > copy.STREAM_FROM[0]
+    assert x.nbytes > THRESHOLDS.stream_from[0]
     sizes = np.array([1, shape[1] - 3, 2])
     expected = splitjit.split(x, sizes, axis=1)
     assert_same(by_split(x, sizes, 1), expected)

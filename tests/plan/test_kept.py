@@ -10,7 +10,9 @@ import pytest
 
 import splitjit
 from splitjit import SplitPlan, plan_split
-from splitjit._plan.plan import MOST_PARTS, PLANS
+from splitjit._api.split_plan import PLANS
+from splitjit._plan.plan import _LEAST_PARTS, _MOST_HOWS, _ROOM, MOST_PARTS, PlanCache
+from splitjit._plan.rules import CHUNK
 from tests.conftest import needs_kernels, on_linux
 from tests.processes import python
 
@@ -174,9 +176,9 @@ def test_memory_grows_little(name):
     assert float(python("-c", code)) < 50
 
 
-@pytest.mark.parametrize(("count", "most"), [(3, 16), (1000, 16), (MOST_PARTS, 4)])
-def test_results_of_a_plan_are_few(count, most):
-    """Views of other strides and other outputs each need a copy or a layout of their own."""
+@pytest.mark.parametrize("count", [3, 1000, MOST_PARTS])
+def test_results_of_a_plan_are_few(count):
+    """Views of other strides each need a `How` of their own."""
     plan = plan_split((count, 3), 1)
     whole = np.ones((count, 3 * 40))
     outs = [plan.empty(whole.dtype) for _ in range(20)]
@@ -184,54 +186,46 @@ def test_results_of_a_plan_are_few(count, most):
         x = whole[:, ::step][:, :3]
         plan(x[::-1])
         plan(x, outs[step % 20])
-        assert 0 < len(plan._kept) <= most
-    assert (x.dtype, x[::-1].strides) in plan._kept, "the oldest result makes room, not the newest"
+        assert 0 < len(plan._hows) <= _MOST_HOWS
+    assert (x.dtype, x[::-1].strides, False) in plan._hows, "the newest result is kept"
 
 
-@pytest.mark.parametrize("parts", [2, 200, 2000])
-def test_the_plans_used_last_are_kept(parts):
-    often, once = plan_split((2 * parts,), 2), plan_split((parts,), 1)
-    for i in range(2000):
-        last = plan_split((parts + i + 1,), num_outputs=parts)
-        assert plan_split((2 * parts,), 2) is often
-    assert plan_split((parts + 2000,), num_outputs=parts) is last
-    assert plan_split((parts,), 1) is not once
-    assert plan_split((parts,), 1) == once
-    kept = [*PLANS.recent.values(), *PLANS.older.values()]
-    assert len(kept) <= 1100
-    assert sum(map(len, kept)) <= 40_000
+def weight(cache):
+    """Return for how many parts the plans of a cache count."""
+    return sum([max(len(plan), _LEAST_PARTS) for plan in cache._plans.values()])
 
 
-def test_a_new_shape_makes_no_plan_and_its_second_call_does():
-    x = np.arange(600.0).reshape(20, 30)
-    for calls in (1, 2, 3):
-        assert [part.shape for part in splitjit.split(x, [10, 20], axis=1)] == [(20, 10), (20, 20)]
-        assert len(PLANS.recent) == (calls > 1)
-
-
-def test_plans_are_forgotten_one_at_a_time():
-    """To forget 512 at once took a millisecond."""
-    forgotten, most = 0, 0
+@pytest.mark.parametrize("parts", [0, 2, 200, 2000, MOST_PARTS])
+def test_all_plans_in_a_cache_have_few_parts_together(parts):
+    cache, most = PlanCache(SplitPlan), 0
     for i in range(3000):
-        before = {id(plan) for plan in PLANS.unused}
-        plan_split((i + 10,), 5)
-        gone = len(before - {id(plan) for plan in PLANS.unused})
-        forgotten, most = forgotten + gone, max(most, gone)
-    assert (forgotten > 1000, most) == (True, 2)
+        plan = cache.plan((i, parts), 1, (CHUNK, 1))
+        assert cache.plan((i, parts), 1, (CHUNK, 1)) is plan
+        most = max(most, weight(cache))
+    assert _ROOM - max(parts, _LEAST_PARTS) < most <= _ROOM
 
 
-def test_a_stream_of_new_shapes_leaves_nothing_for_the_garbage_collector():
-    x = np.zeros(100_000, np.float32)
-    splitjit.split(x, [1, 99_999])
-    gc.collect()
-    gc.disable()
-    try:
-        before = len(gc.get_objects())
-        for i in range(2000):
-            splitjit.split(x, [i + 2, 99_998 - i])
-        assert len(gc.get_objects()) - before < 20
-    finally:
-        gc.enable()
+@pytest.mark.parametrize(("often", "kept"), [(1, True), (_ROOM // 2 // 32, True), (600, False)])
+def test_room_is_made_by_dropping_the_plans_that_were_used_once(often, kept):
+    """Plans that copied more than once have a `How`; if they are many, all plans go."""
+    cache, x = PlanCache(SplitPlan), np.zeros((2, 2))
+    used = {rule: cache.plan((2, 2), 0, rule) for rule in [(CHUNK, 2 + i) for i in range(often)]}
+    for plan in used.values():
+        for _ in range(2):
+            plan(x)
+    for i in range(1 + _ROOM // _LEAST_PARTS - often):
+        cache.plan((i, 1), 1, (CHUNK, 1))
+    assert len(cache._plans) == often * kept + 1
+    for rule, plan in used.items():
+        assert cache.get(((2, 2), 0, rule)) is (plan if kept else None)
+    assert cache._parts == weight(cache)
+
+
+def test_equal_calls_share_a_plan_from_the_first_one_on():
+    x = np.arange(600.0).reshape(20, 30)
+    for _ in range(3):
+        assert [part.shape for part in splitjit.split(x, [10, 20], axis=1)] == [(20, 10), (20, 20)]
+        assert len(PLANS._plans) == 1
 
 
 def test_a_recipe_does_not_refer_to_its_plan():
@@ -250,19 +244,9 @@ def test_a_plan_of_very_many_parts_is_not_kept():
     assert plan_split(more, 1) == plan
     assert plan.slices is plan.slices
     x = np.ones(more)
-    assert len(plan(x)) == len(plan(x, plan.empty(x.dtype))) == len(plan)
-    assert not plan._kept
-
-
-def test_a_dropped_plan_forgets_its_results():
-    """The garbage collector must not have to walk them."""
-    plan = plan_split((4, 600), num_splits=2, axis=1)
-    plan(np.zeros((4, 600)))
-    assert plan._kept
-    for i in range(2000):
-        plan_split((i + 20,), 5)
-    assert not plan._kept
-    assert [part.shape for part in plan(np.zeros((4, 600)))] == [(4, 300)] * 2
+    for _ in range(3):
+        assert len(plan(x)) == len(plan(x, plan.empty(x.dtype))) == len(plan)
+    assert (plan._hows, plan._how) == ({}, None)
 
 
 def test_threads_share_the_cache():
@@ -280,11 +264,11 @@ def test_threads_share_the_cache():
 
 def test_clear_caches():
     plan = plan_split((4, 600), num_splits=2, axis=1)
-    plan(np.zeros((4, 600)))
-    assert PLANS.recent
-    assert plan._kept
+    plan(np.zeros((4, 600))), plan(np.zeros((4, 600)))
+    assert PLANS._plans
+    assert plan._hows
     splitjit.clear_caches()
-    assert (PLANS.recent, PLANS.older, plan._kept, plan._copy) == ({}, {}, {}, None)
+    assert (PLANS._plans, PLANS._parts, plan._hows, plan._how) == ({}, 0, {}, None)
     assert plan_split((4, 600), num_splits=2, axis=1) is not plan
     assert [part.shape for part in plan(np.zeros((4, 600)))] == [(4, 300)] * 2
 

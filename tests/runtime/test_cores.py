@@ -107,22 +107,23 @@ def limits(monkeypatch):
     cores._quota_at.cache_clear()
 
 
-def test_limits_are_read_again(limits):
-    assert cores.usable(5.0) == 8
-    limits.affinity, limits.quota = 4, 2.0
-    assert cores.usable(5.2) == 4
-    assert cores.usable(6.1) == 2
-    limits.affinity, limits.quota = 8, None
-    assert cores.usable(6.3) == 2
-    assert cores.usable(7.2) == 8
+def test_limits_are_read_again(limits, monkeypatch):
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    assert cores.allowed(5.0) == 8
+    limits.quota, limits.numba = 2.0, 4
+    assert cores.allowed(5.2) == 4
+    assert cores.allowed(6.1) == 2
+    limits.quota, limits.numba = None, None
+    assert cores.allowed(6.3) == 2
+    assert cores.allowed(7.2) == 8
     assert limits.reads == 3
     for step in range(100):
-        cores.usable(8 + step / 100)
+        cores.allowed(8 + step / 100)
     assert limits.reads == 4
 
 
 @pytest.mark.parametrize(
-    ("affinity", "quota", "numba", "usable", "limited_by"),
+    ("affinity", "quota", "numba", "most", "limited_by"),
     [
         *((16, None, None, 16, "cores"), (16, None, 16, 16, "cores")),
         *((8, None, None, 8, "affinity"), (1, None, None, 1, "affinity")),
@@ -133,14 +134,14 @@ def test_limits_are_read_again(limits):
         *((8, None, 3, 3, "Numba"), (16, None, 4, 4, "Numba"), (2, 2.0, 2, 2, "Numba")),
     ],
 )
-def test_the_smallest_limit_counts(limits, monkeypatch, affinity, quota, numba, usable, limited_by):
+def test_the_smallest_limit_counts(limits, monkeypatch, affinity, quota, numba, most, limited_by):
     monkeypatch.setattr(os, "cpu_count", lambda: 16)
     limits.affinity, limits.quota, limits.numba = affinity, quota, numba
-    assert cores.usable(5.0) == usable
-    assert next(iter(cores.limits().items())) == (limited_by, usable)
+    assert min(cores.allowed(5.0), affinity) == most
+    assert next(iter(cores.limits().items())) == (limited_by, most)
     if numba is not None:  # `numba.set_num_threads` goes before the environment variable
         limits.numba, limits._get_num_threads = 99, lambda: numba
-        assert next(iter(cores.limits().items())) == (limited_by, usable)
+        assert next(iter(cores.limits().items())) == (limited_by, most)
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ import splitjit
 from splitjit._abi.kernels import KERNELS, processor
 from splitjit._cli.main import main
 from splitjit._cli.report import amount
-from splitjit._copy import copy
+from splitjit._copy import how
 from splitjit._runtime import kernel_files, loading
 from tests import processes
 from tests.conftest import needs_kernels, take
@@ -38,9 +38,7 @@ FLIPS = int(os.environ.get("SPLITJIT_FLIPS", "20"))
 
 SPLIT = f"""
 {processes.SPLIT}
-from splitjit._copy import copy
-
-copy.STREAM_FROM = (1 << 62, 1 << 62)  # by the same loop on all machines
+THRESHOLDS.stream_from = (1 << 62, 1 << 62)  # by the same loop on all machines
 check()
 """
 
@@ -76,7 +74,7 @@ def split(build, monkeypatch):
 
     def split():
         loader = loading._Loader()
-        monkeypatch.setattr(copy, "LOADER", loader)
+        monkeypatch.setattr(how, "LOADER", loader)
         take("serial", monkeypatch.setattr)
         x = np.arange(60).reshape(6, 10)
         parts = splitjit.split(x, [3, 7], axis=1)
@@ -222,7 +220,7 @@ def test_a_kernel_that_cannot_be_compiled(split, build, caplog, monkeypatch):
     monkeypatch.setattr("splitjit._kernels.compiling.compile_kernel", fail)
     loader = split()
     assert build == ["core"]
-    assert (loader.loaded, loader.may_load()) == ({}, False)
+    assert loader.loaded == {}
     assert loader.load("core") is None
     assert build == ["core"]
     (message,) = caplog.messages

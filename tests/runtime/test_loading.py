@@ -30,7 +30,7 @@ def check(x, parts, axis=-1):
 
 
 CORES = """
-threads.usable = lambda now: 2
+threads.allowed = lambda now: 2
 large = np.ones((1024, 6144), np.float32)
 """
 SCRIPTS = {
@@ -40,25 +40,37 @@ from splitjit._cli.main import main
 assert main(["split", "x.npy", "--num-splits", "2", "--axis", "1", "--out", "parts"]) == 0
 assert not is_imported("numba")
 """,
-    "hundreds of small splits load nothing, and more load kernels": """
+    "the 500th small split loads kernels": """
 x = np.arange(6.0)
-out = [np.zeros(2) for _ in range(3)]
-for i in range(300):
-    splitjit.split(x, num_splits=3, out=out)
-assert not LOADER.loaded and not is_imported("llvmlite")
-while not LOADER.loaded:
-    i += 1
+for i in range(499):
+    out = [np.zeros(2) for _ in range(3)] if i % 3 else None
     splitjit.split(x + i, num_splits=3, out=out)
-assert i < 100_000 and not is_imported("numba")
-assert [part.tolist() for part in out] == (x + i).reshape(3, 2).tolist()
+    for uncounted in np.zeros(2, object), np.zeros((2, 0)):
+        splitjit.split(uncounted, 1)
+    assert not LOADER.loaded and not is_imported("llvmlite"), i
+parts = splitjit.split(x, num_splits=3, out=out)
+assert LOADER.loaded and not is_imported("numba")
+assert [part.tolist() for part in parts] == x.reshape(3, 2).tolist()
 """,
-    "a few modest splits load nothing": """
-for shape, parts, axis in [
-    ((500, 5), 25, 0), ((500, 5), 5, 1), ((5, 500), 25, 1), ((256, 2304), 3, 1), ((6,), 2, 0)
-]:
-    for order in "FC":
-        check(np.ones(shape, order=order), parts, axis)
+    "a split of 64 KB loads kernels, and smaller ones do not": """
+for shape, order in ((500, 5), "C"), ((4, 4095), "F"), ((4, 4095), "C"), ((6,), "C"):
+    for call in range(3):
+        check(np.ones(shape, np.float32, order), shape[-1])
+        if call:
+            said = splitjit.explain(np.ones(shape, np.float32, order), 1, axis=-1).reason
+            assert said.count("64 KB") == 1 and said.count(".") == 0, said
 assert not LOADER.loaded and not is_imported("llvmlite")
+check(np.ones((4, 4096), np.float32), 2)
+assert LOADER.loaded and not is_imported("numba")
+""",
+    "torch's own operator loads nothing": """
+torch = __import__("pytest").importorskip("torch")
+for x in torch.zeros(2**19), torch.zeros(300).requires_grad_():
+    for _ in range(300):
+        splitjit.split(x, 100)
+assert not LOADER.loaded and not LOADER.splits
+splitjit.split(torch.zeros(2**18, 2), 1, axis=1)
+assert LOADER.loaded
 """,
     "small copies start no helper": """
 splitjit.warmup(["u1"])
@@ -128,6 +140,44 @@ assert threads.TEAM.word(shared.AT.started).value == 1
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_what_is_loaded(name, tmp_path):
     run(tmp_path, IMPORTS + CORES + SCRIPTS[name])
+
+
+LACKING = """
+load, asked = LOADER._load, []
+
+def note(name, wait, may_compile=True):
+    asked.append(may_compile)
+    return None if may_compile else load(name, wait, may_compile)
+
+LOADER._load = note
+x, y = np.arange(6.0), np.ones((256, 256))
+splitjit.split(y, 128, axis=1)
+assert asked == [False]  # 512 KB: the cache is read
+"""
+LACKED = {
+    "the 20 000th split compiles": """
+LOADER.splits = 19_000
+while LOADER.splits < 19_999:
+    assert asked == [False]
+    splitjit.split(x, 2)
+splitjit.split(x, 2)
+""",
+    "a split of 4 MB compiles": """
+for _ in range(3):
+    splitjit.split(y, 128, axis=1)
+    splitjit.split(np.ones((1024, 1023), np.float32), 1023, axis=1)
+    assert asked == [False]
+said = splitjit.explain(y, 128, axis=1).reason
+assert "if they must first be compiled, one of 4 MB, or the 20 000th" in said, said
+splitjit.split(np.ones((1024, 1024), np.float32), 512, axis=1)
+""",
+}
+
+
+@pytest.mark.parametrize("name", LACKED)
+def test_a_cache_that_lacks_the_kernels(name, tmp_path):
+    code = IMPORTS + LACKING + LACKED[name] + "assert asked == [False, True], asked"
+    run(tmp_path, code, NUMBA_CACHE_DIR=str(tmp_path / "cache"))
 
 
 @pytest.mark.parametrize("order", ["C", "F"])

@@ -10,14 +10,15 @@ import sys
 import pytest
 
 from tests.conftest import needs_kernels, needs_signals, on_linux
-from tests.processes import CHILD, HANDLER, SPLIT, TWO_CORES, run
+from tests.processes import CHILD, HANDLER, MANY_CORES, SPLIT, TWO_CORES, run
 
 SECONDS = float(os.environ.get("SPLITJIT_SECONDS", "0.3"))
 
 pytestmark = needs_kernels
 
 # A loop whose chunks take a moment, so that helpers certainly come. It counts each chunk, and gives
-# a wrong number if the job has other chunks. Its `Arguments`: microseconds, counts, chunks.
+# a wrong number if the job has other chunks. Its `Arguments`: microseconds, counts, chunks, and a
+# slow chunk with its microseconds.
 SLOW_LOOP = """
 import ctypes
 import numba
@@ -28,25 +29,44 @@ usleep = types.ExternalFunction("usleep", types.int32(types.uint32))
 
 @numba.cfunc(types.void(types.intp, types.intp, types.intp))
 def loop(chunk, chunks, arguments):
-    if words_at(arguments)[0]:
-        usleep(words_at(arguments)[0])
-    add_to(words_at(arguments)[1] + 8 * chunk, 1 if words_at(arguments)[2] in (chunks, 0) else 99)
+    microseconds, slow = words_at(arguments)[0], words_at(arguments)[3]
+    if slow and slow >> 32 == chunk:
+        microseconds = slow % (1 << 32)
+    if microseconds:
+        usleep(microseconds)
+    add_to(words_at(arguments)[1] + 8 * chunk, 1 if chunks in (1, words_at(arguments)[2]) else 99)
 
-def run_loop(helpers, chunks, microseconds=1000):
+def run_loop(helpers, chunks, microseconds=1000, slow=(0, 0)):
     counts = np.zeros(chunks, np.int64)
-    is_alone = word("BUSY")  # one call of the loop is for all chunks
-    job = microseconds, counts.ctypes.data, 0 if is_alone else chunks, 0
-    threads.TEAM.word(shared.AT.allowed).value = helpers
-    nbytes = chunks * threads.TEAM.chunk.value
-    loading.NATIVE.share_without_gil(helpers, threads.TEAM.address, loop.address, nbytes, *job)
+    job = microseconds, counts.ctypes.data, chunks, slow[0] << 32 | slow[1]
+    let(allowed=helpers)
+    nbytes = chunks * word("CHUNK")
+    loading.NATIVE.share_without_gil(threads.TEAM.address, loop.address, nbytes, *job)
     return counts.tolist()
+
+def asks(chunks, *arguments):  # or one call of the loop is for all chunks
+    before = word("GENERATION")
+    counts = run_loop(1, chunks, *arguments)
+    has_asked = word("GENERATION") > before
+    assert counts == ([1] * chunks if has_asked else [1] + [0] * (chunks - 1))
+    return has_asked
+
+def wait_until(is_so):
+    end = time.monotonic() + 30
+    while not is_so():
+        assert time.monotonic() < end
+        time.sleep(0.001)
+
+def is_asleep():
+    return threads.TEAM.word(shared.AT.helpers).value == 1
 
 assert LOADER.load("core", wait=True)
 """
 
 
-def run_helpers(folder, code, **variables):
-    run(folder, SPLIT + TWO_CORES + code, **variables)
+def run_helpers(folder, code, cores=2, **variables):
+    cores_of_it = TWO_CORES if cores == 2 else f"{MANY_CORES}have({cores})\n"
+    run(folder, SPLIT + cores_of_it + code, **{"NUMBA_NUM_THREADS": str(cores), **variables})
 
 
 # ---- who copies --------------------------------------------------------------------------
@@ -84,14 +104,14 @@ assert not LOADER._loading
     "small stacks": """
 # Each loop copies by stores that bypass the cache, in a small thread and in a helper.
 import faulthandler
-from splitjit._copy import copy
-from splitjit._copy.copy import lay_out
+from splitjit._abi.thresholds import THRESHOLDS
+from splitjit._copy.how import lay_out
 
 faulthandler.enable()
 splitjit.warmup(["u1"])
-splitjit.SplitPlan._kept = property(lambda plan: {}, lambda plan, kept: None)  # keep no copies
-splitjit.SplitPlan._copy = property(lambda plan: None, lambda plan, compiled: None)
-copy.STREAM_FROM = (0, 0)
+splitjit.SplitPlan._hows = property(lambda plan: {}, lambda plan, hows: None)  # keep nothing
+splitjit.SplitPlan._how = property(lambda plan: None, lambda plan, how: None)
+THRESHOLDS.stream_from = (0, 0)
 
 def split():
     loops = set()
@@ -116,42 +136,6 @@ resource.setrlimit(resource.RLIMIT_NPROC, (1, 1))
 for _ in range(3):
     check()
     assert word("STARTED") == word("HELPED") == word("BUSY") == 0
-""",
-    "a thread that leaves its core keeps its affinity": """
-import ctypes
-from splitjit._kernels.core import system
-from splitjit._kernels.compiling import jit, object_code
-
-@jit
-def leave(core):
-    system.leave_core(core)
-
-kernels.KERNELS["leave"] = {"core.system": {"leave": kernels.ADDRESS}}
-libc, moves = ctypes.CDLL(None), []
-kind = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_size_t, ctypes.c_void_p)
-of_the_system = kind(("sched_setaffinity", libc))
-
-@kind  # looks at once: with its whole affinity, the thread may soon be on its core again
-def set_affinity(*arguments):
-    result = of_the_system(*arguments)
-    moves.append((os.sched_getaffinity(0), libc.sched_getcpu()))
-    return result
-
-address = ctypes.cast(set_affinity, ctypes.c_void_p).value
-loading.python_functions()["sched_setaffinity"] = address
-code = loading._link("leave", object_code([leave]))["leave"]
-_leave_core = ctypes.CFUNCTYPE(None, ctypes.c_int64)(code)
-cores = os.sched_getaffinity(0)
-_leave_core(10**6)
-for core in 2 * [*cores] if len(cores) > 1 else ():
-    moves.clear()
-    _leave_core(core)
-    (left, now_on), (kept, _) = moves
-    assert left == cores - {core} and now_on in left and kept == cores
-assert os.sched_getaffinity(0) == cores
-os.sched_setaffinity(0, {min(cores)})
-_leave_core(min(cores))  # there is no other core
-assert os.sched_getaffinity(0) == {min(cores)}
 """,
     "interrupts leave no kernel locked": """
 def interrupt(*_):
@@ -198,7 +182,6 @@ MARKS = {
         on_linux,
         pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid(), reason="changes its user"),
     ],
-    "a thread that leaves its core keeps its affinity": [pytest.mark.slow, on_linux],
     "interrupts leave no kernel locked": [pytest.mark.slow, needs_signals],
     "others copy while one thread loads, and warmup waits": pytest.mark.slow,
 }
@@ -212,10 +195,6 @@ def test_helpers(name, tmp_path):
 
 
 OF_THE_LOOP = {
-    "no more helpers than the record has lines for": """
-assert run_loop(1000, 256) == [1] * 256
-assert word("STARTED") == word("ASKED") == shared.MOST_HELPERS
-""",
     "a second caller copies alone": """
 before = word("GENERATION")
 first = threading.Thread(target=run_loop, args=(1, 32, 20_000))
@@ -242,6 +221,14 @@ def test_helpers_of_a_slow_loop(name, tmp_path):
     run_helpers(tmp_path, SLOW_LOOP + OF_THE_LOOP[name])
 
 
+def test_no_more_helpers_than_the_record_has_lines_for(tmp_path):
+    code = """
+assert run_loop(1000, 256) == [1] * 256
+assert word("STARTED") == word("ASKED") == shared.MOST_HELPERS
+"""
+    run_helpers(tmp_path, SLOW_LOOP + code, cores=48)
+
+
 def test_each_chunk_is_copied_once_by_the_caller_or_a_helper(tmp_path):
     code = """
 most = 0
@@ -253,7 +240,7 @@ for helpers in (1, 3, 7, 1):
     assert word("ASKED") == helpers and word("STARTED") == most
     assert word("OPEN") == word("ACTIVE") == word("BUSY") == 0
 """
-    run_helpers(tmp_path, SLOW_LOOP + code)
+    run_helpers(tmp_path, SLOW_LOOP + code, cores=8)
 
 
 MANY_HELPERS = """
@@ -270,8 +257,6 @@ def go_on():
 def interrupt(*_):
     raise KeyboardInterrupt
 
-os.sched_getaffinity = lambda pid: {*range(32)}
-cores.quota = lambda: None
 for _ in range(20):
     check_big()
 assert word("ASKED") == word("STARTED") == 31
@@ -305,8 +290,178 @@ threading.Thread(target=go_on, daemon=True).start()  # still copies at the end
 
 @pytest.mark.slow
 def test_31_helpers_on_two_cores(tmp_path):
-    code = SPLIT + TWO_CORES.replace("cores.affinity = lambda: 2", "") + CHILD
-    run(tmp_path, code + SLOW_LOOP + MANY_HELPERS, NUMBA_NUM_THREADS="32")
+    run_helpers(tmp_path, CHILD + SLOW_LOOP + MANY_HELPERS, cores=32)
+
+
+# ---- the four rules ------------------------------------------------------------------------
+
+RULES = {
+    "0: a helper stays off its caller's core": """
+check()
+while word("NUMBERED") == 0:
+    check()
+(helper,) = {int(task) for task in os.listdir("/proc/self/task")} - before
+
+def is_off(core):
+    return os.sched_getaffinity(helper) == os.sched_getaffinity(0) - {core}
+
+all_cores, moves = os.sched_getaffinity(0), 0
+for core in [*all_cores] * 4:
+    os.sched_setaffinity(0, {core})  # the caller moves while the helper sleeps
+    os.sched_setaffinity(0, all_cores)
+    check()
+    wait_until(lambda: is_asleep() and is_off(word("CORE")))
+    with open(f"/proc/self/task/{helper}/stat") as file:
+        ran_on = int(file.read().rsplit(")", 1)[1].split()[36])
+    assert ran_on != word("CORE")
+    moves += word("CORE") == core
+assert moves > len(all_cores)
+for kept in [{*sorted(all_cores)[:2]}, all_cores]:
+    os.sched_setaffinity(0, kept)
+    check()
+    wait_until(lambda: is_asleep() and is_off(word("CORE")))
+""",
+    "1: a helper stays awake while a split is going on": """
+let(awake=20_000_000)
+for _ in range(20):  # other programs may have its core
+    before = word("HELPED")
+    caller = threading.Thread(target=run_loop, args=(1, 32, 0, (0, 500_000)))
+    caller.start()
+    while word("HELPED") == before and caller.is_alive():
+        time.sleep(0.001)
+    time.sleep(0.1)
+    if caller.is_alive():
+        assert not is_asleep()
+        break
+    caller.join()
+assert caller.is_alive()
+caller.join()
+wait_until(is_asleep)
+""",
+    "1: and for a moment after it": """
+let(awake=10**15)
+assert asks(32)
+wait_until(lambda: word("NUMBERED"))
+time.sleep(0.2)
+assert not is_asleep()
+""",
+    "2: a sleeping helper is woken from 4 MB on": """
+let(**dataclasses.asdict(dataclasses.replace(threads.OF_TEAM, pause=0)))
+for _ in range(3):
+    assert not asks(31)  # of 128 KB
+    time.sleep(0.01)
+assert asks(32)
+wait_until(is_asleep)
+before = word("HELPED")
+while word("HELPED") == before:
+    assert asks(32)
+    wait_until(is_asleep)
+""",
+    "2: below 4 MB an awake helper is asked": """
+let(**dataclasses.asdict(dataclasses.replace(threads.OF_TEAM, awake=10**15, pause=0)))
+let(ended=-(10**16))
+assert not asks(4)
+assert asks(4)
+let(awake_share=1 << 20)
+assert not asks(7)
+assert asks(8)
+""",
+    "3: helpers that do not come are left alone": """
+let(pause=20, awake=10**9, started=1)  # the record has a helper that does not exist
+assert asks(32, 100)  # it might have been asleep
+assert word("PAUSED") == 0
+began = time.monotonic()
+assert asks(32, 100)  # it must have been awake
+took = time.monotonic() - began
+assert took > 0.0032
+assert not asks(32)
+time.sleep(max(0, began + 15 * 0.0032 - time.monotonic()))
+assert not asks(32)
+time.sleep(21 * took)
+assert asks(32)
+""",
+    "3: helpers that are stopped are left alone": """
+let(pause=20)
+for stopped in (10**12, 200_000):
+    let(stopped=stopped)
+    for _ in range(10):
+        began = time.monotonic()
+        assert asks(32, 100, (31, 20_000))  # a helper copies the last chunk first
+        took = time.monotonic() - began
+        if word("PAUSED"):
+            break
+    assert (word("PAUSED") == 0) == (stopped == 10**12)
+assert not asks(32)
+time.sleep(0.1)
+assert not asks(32)
+time.sleep(21 * took)
+assert asks(32)
+""",
+}
+
+
+@pytest.mark.parametrize(
+    "rule", [pytest.param(rule, marks=[on_linux] * rule.startswith("0")) for rule in RULES]
+)
+def test_the_rules_say_who_is_asked(rule, tmp_path):
+    tasks = ""
+    if rule.startswith("0"):
+        if len(os.sched_getaffinity(0)) < 2:
+            pytest.skip("needs two cores")
+        tasks = "splitjit.warmup(['u1'])\nbefore = {*map(int, os.listdir('/proc/self/task'))}\n"
+    run_helpers(tmp_path, SLOW_LOOP + tasks + RULES[rule])
+
+
+def test_each_helper_gets_enough(tmp_path):
+    """Of 4 MB, one that sleeps gets 1 MB, and one that is awake 256 KB."""
+    code = """
+numbers = dataclasses.replace(threads.OF_TEAM, awake=10**15, pause=0)
+let(**dataclasses.asdict(numbers), ended=-(10**16))
+for asked in (4, 16):
+    run_loop(31, 32)
+    assert word("ASKED") == asked
+"""
+    run_helpers(tmp_path, SLOW_LOOP + code, cores=32)
+
+
+# ---- users' compiled code ------------------------------------------------------------------
+
+COMPILED = """
+import numba
+
+@numba.njit
+def in_two(x):
+    return splitjit.split(x, num_splits=2, axis=1)
+
+def asks():
+    before = word("GENERATION")
+    for _ in range(3):
+        assert all((part == 1).all() for part in in_two(y))
+    return word("GENERATION") > before
+
+y = np.ones((1024, 1024))
+"""
+LIMITED = {
+    "numba.set_num_threads": ("numba.set_num_threads(1)", "numba.set_num_threads(2)"),
+    "one_thread": (
+        "alone = threads.one_thread(); alone.__enter__()",
+        "alone.__exit__(*[None] * 3)",
+    ),
+    "the affinity of the caller": ("CORES[0] = 0b10", "CORES[0] = 0b11"),
+}
+
+
+@pytest.mark.parametrize("is_compiled", [False, True])
+@pytest.mark.parametrize("limit", LIMITED)
+def test_compiled_splits_obey_limits(limit, is_compiled, tmp_path):
+    narrow, widen = LIMITED[limit]
+    code = f"{COMPILED}\n{'assert asks()' * is_compiled}\n{narrow}\nassert not asks()\n"
+    code = f"kept = make_cores()\n{code}{widen}\nassert asks()"
+    run_helpers(tmp_path, code)
+
+
+def test_compiled_splits_ask_no_helper_if_the_user_chose_numbas_threads(tmp_path):
+    run_helpers(tmp_path, f"{COMPILED}assert not asks()", SPLITJIT_THREADS="numba")
 
 
 # ---- how many ----------------------------------------------------------------------------
@@ -315,7 +470,8 @@ def test_31_helpers_on_two_cores(tmp_path):
 @pytest.mark.parametrize(
     ("narrowed", "asked"),
     [
-        ("cores.affinity = lambda: 1", 0),
+        ("have(1)", 0),
+        ("CORES[0] = 0b1110", 2),
         ("cores.quota = lambda: 2.7", 1),
         ("import numba; numba.set_num_threads(2)", 1),
         ("import numba; numba.config.NUMBA_NUM_THREADS = 3", 2),
@@ -323,19 +479,18 @@ def test_31_helpers_on_two_cores(tmp_path):
 )
 def test_a_process_that_is_narrowed_asks_fewer_helpers(narrowed, asked, tmp_path):
     code = f"""
-cores.affinity = lambda: 8
 check()
 assert word("STARTED") == word("ASKED") == 7
 time.sleep(0.2)
 {narrowed}
 cores._quota_at.cache_clear()
-threads.TEAM.word(shared.AT.asked).value = 0
+let(asked=0)
 for _ in range(20):
     check()
 assert word("ASKED") == {asked} and word("ALLOWED") in ({asked}, 7)
 assert word("STARTED") == 7
 """
-    run_helpers(tmp_path, code, NUMBA_NUM_THREADS="8")
+    run_helpers(tmp_path, code, cores=8)
 
 
 NONE_STARTED = "check(); assert word('STARTED') == word('ASKED') == 0"
@@ -385,7 +540,6 @@ def blocked():
     return masks
 
 splitjit.warmup(["u1"])
-cores.affinity = lambda: 4
 before = blocked()
 check()
 while word("NUMBERED") < 3:
@@ -408,7 +562,8 @@ import signal
 awaited = {signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM, signal.SIGALRM}
 signal.pthread_sigmask(signal.SIG_BLOCK, awaited)  # before NumPy starts threads
 """
-    run(tmp_path, block + SPLIT + TWO_CORES + code, NUMBA_NUM_THREADS="4")
+    code = f"{block}{SPLIT}{MANY_CORES}have(4)\n{code}"
+    run(tmp_path, code, NUMBA_NUM_THREADS="4")
 
 
 @pytest.mark.parametrize("during", ["", "time.sleep(0.001)", "check()", "sys.exit()"])
@@ -445,14 +600,13 @@ def start_two(function, argument):
 
 addresses = loading.python_functions()
 addresses["PyThread_start_new_thread"] = ctypes.cast(start_two, ctypes.c_void_p).value
-cores.affinity = lambda: 8
 for _ in range(10):
     check()
 assert word("STARTED") == word("ASKED") == 2
 assert len(calls) == 2 + 10 and {*calls} == {threads.TEAM.address}
 addresses = None
 """
-    run_helpers(tmp_path, code, NUMBA_NUM_THREADS="8")
+    run_helpers(tmp_path, code, cores=8)
 
 
 # The team's code once more, which a test changes before it is compiled.
@@ -471,19 +625,6 @@ def use_it():
     functions = [getattr(team, name) for name in exported]
     vars(loading.NATIVE).update(loading._link("another", object_code(functions)))
 """
-
-
-@pytest.mark.slow
-def test_helpers_spin_before_they_sleep(tmp_path):
-    code = """
-team._SPIN = 10**15
-use_it()
-assert run_loop(1, 32) == [1] * 32
-assert word("HELPED") > 0
-time.sleep(0.3)
-assert threads.TEAM.word(shared.AT.helpers).value == 0  # not asleep
-"""
-    run_helpers(tmp_path, SLOW_LOOP + ANOTHER_TEAM + code)
 
 
 # ---- late at each step ---------------------------------------------------------------------
@@ -537,7 +678,7 @@ def _release(lock):
 @jit
 def _call(loop, arguments):
     delay(CHUNK)
-    call(loop, arguments)
+    return call(loop, arguments)
 
 for function in (_read, _write, _add):
     setattr(team, function.py_func.__name__, function)
@@ -546,8 +687,9 @@ c_api = types.ModuleType("c_api")
 vars(c_api).update({**vars(team.c_api), "release": _release})
 team.c_api = c_api
 use_it()
-import splitjit._copy.copy as copies
-threads.TEAM.chunk.value, threads.LARGE, copies.LARGE = 1 << 12, 1 << 14, 1 << 14
+from splitjit._abi.thresholds import THRESHOLDS
+let(chunk=1 << 12, asleep_share=1, awake_share=1)
+THRESHOLDS.large = 1 << 14
 """
 
 # Old outputs are filled with a pattern, which no helper may change any more.
@@ -595,9 +737,8 @@ assert sum(count > 0 for count in helped) > len(helped) // 2, helped
 @pytest.mark.skipif(sys.platform == "win32", reason="needs usleep")
 @pytest.mark.parametrize("helpers", [pytest.param(1, marks=pytest.mark.long), 3])
 def test_helpers_that_are_late_at_each_step(helpers, tmp_path):
-    settings = f"cores.affinity = lambda: {helpers + 1}\nSECONDS = {SECONDS}\n"
-    code = settings + SLOW_LOOP + ANOTHER_TEAM + DELAYED + LATE
-    run_helpers(tmp_path, code, timeout=100 + 20 * SECONDS, NUMBA_NUM_THREADS="4")
+    code = f"SECONDS = {SECONDS}\n" + SLOW_LOOP + ANOTHER_TEAM + DELAYED + LATE
+    run_helpers(tmp_path, code, cores=helpers + 1, timeout=100 + 20 * SECONDS)
 
 
 # ---- Numba's threads ---------------------------------------------------------------------

@@ -33,7 +33,7 @@ from benchmarks.contenders import Case, allocate
 from benchmarks.harness import ROOT, Result, Worker, busy_programs
 from benchmarks.landscape import Cell, Found
 from benchmarks.suites import history
-from splitjit._runtime.threads import _alone
+from splitjit._runtime.threads import _ALONE
 from tests.conftest import load_module
 from tests.processes import python
 
@@ -74,8 +74,8 @@ def test_our_own_contenders_are_verified(contender):
 def test_ours_on_one_thread_has_no_helpers():
     with contenders._ENTERED:
         contenders.PREPARE["splitjit, one thread"](CASE, CASE.array(), None, 1)
-        assert _alone.get()
-    assert not _alone.get()
+        assert _ALONE
+    assert not _ALONE
 
 
 def test_a_contender_that_cannot_do_a_case_says_why():

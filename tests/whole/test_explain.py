@@ -8,12 +8,11 @@ import pytest
 
 import splitjit
 from splitjit import SplitError, explain, split
-from splitjit._api.split_plan import by_rule
-from splitjit._copy import copy, decision, torch_operator
+from splitjit._abi.thresholds import THRESHOLDS
+from splitjit._copy.how import How
 from splitjit._inputs.adapt import adapt
-from splitjit._plan.rules import NUM_SPLITS
 from splitjit._runtime import cores, threads
-from splitjit._runtime.ways import Ways
+from splitjit._runtime.loading import LOADER
 from tests.conftest import needs_fork, needs_kernels
 from tests.processes import python, run
 
@@ -72,35 +71,13 @@ def test_compiled_code_with_given_arrays_and_without():
 def test_the_strategy_is_that_of_the_split():
     for shape in [(6,), (600, 600), LARGE, (3, 1 << 20)]:
         x = np.zeros(shape, np.float32)
-        plan = splitjit.plan_split(shape, num_sections=3, axis=-1)
-        for _ in range(3):
-            expected = explain(x, num_sections=3, axis=-1).strategy
+        for call in range(3):
+            found = explain(x, num_sections=3, axis=-1)
+            before = LOADER.splits
             split(x, num_sections=3, axis=-1)
-            compiled = copy.copy_of(plan, x)
-            assert expected == ("slices" if compiled is None else "compiled")
-
-
-@needs_kernels
-def test_the_ways_of_a_large_array(monkeypatch):
-    x = np.zeros(LARGE, np.float32)
-    split(x, num_splits=3, axis=1)
-    plan = splitjit.plan_split(x.shape, num_splits=3, axis=1)
-    ways = plan._copy.ways = Ways(threads.WAYS[:2])
-    now = 0.0
-    for seconds in [3e-4] * 10 + [1e-4] * 11:
-        ways.took(ways.choose(now), now, now + seconds, x.nbytes)
-        now += seconds
-    monkeypatch.setattr(cores, "affinity", lambda: 2)
-    monkeypatch.setattr(cores, "quota", lambda: None)
-    found = explain(x, num_splits=3, axis=1)
-    shown = [(way["name"], way["calls"], way["is_next"]) for way in found.ways]
-    assert shown == [("with helpers", 10, False), ("alone", 11, True)]
-    assert found.ways[0]["seconds"] == pytest.approx(3e-4)
-    assert str(found).endswith("""
-ways      with helpers: 300 µs from call to call, 10 calls
-          alone: 100 µs from call to call, 11 calls, next""")
-    assert ways.calls == [10, 11]  # as before
-    assert explain(np.zeros(6), 2).ways == ()
+            assert found.strategy == ("slices" if LOADER.splits > before else "compiled")
+            is_first = call == 0 and x.nbytes < THRESHOLDS.load_from
+            assert ("first small copy" in found.reason) == is_first
 
 
 def test_tensors_that_torch_splits(torch):
@@ -115,21 +92,34 @@ def test_tensors_that_torch_splits(torch):
     assert "unknown" in str(found)
     x = torch.zeros(LARGE)
     found = explain(x, num_splits=3, axis=1)
-    assert [way["name"] for way in found.ways] == list(torch_operator.WAYS)
     assert found.strategy == "library"
     assert explain(torch.zeros(LARGE).T, num_splits=3).strategy == "compiled"
     assert explain(torch.zeros(2**18, 3), num_splits=3, axis=1).strategy == "compiled"
 
 
+OPERATOR, KERNELS, LIBRARY = "made_by_operator", "copy", "made_by_library"
 DECIDED = {
-    "small": (lambda torch: torch.zeros(2, 6), "operator"),
-    "short runs": (lambda torch: torch.zeros(2**18, 2), "splitjit"),
+    # what torch makes, and who splits it along axis 1 into 2: the static rule of tensors
+    "small": (lambda torch: torch.zeros(2, 6), OPERATOR),
+    "small, transposed": (lambda torch: torch.zeros(6, 2).T, OPERATOR),
+    "small, short runs": (lambda torch: torch.zeros(2**15, 2), OPERATOR),
+    "just below 512 KB, strided": (lambda torch: torch.zeros(2, 2**17 - 4)[:, ::2], OPERATOR),
+    "large, runs of 512 bytes": (lambda torch: torch.zeros(2**9, 256), OPERATOR),
+    "large, runs of 504 bytes": (lambda torch: torch.zeros(2**10, 252), KERNELS),
+    "large, short runs": (lambda torch: torch.zeros(2**18, 2), KERNELS),
+    "large, transposed": (lambda torch: torch.zeros(2**10, 2**9).T, KERNELS),
+    "large, strided": (lambda torch: torch.zeros(2**9, 1024)[:, ::2], KERNELS),
+    "large, transposed, with a gradient": (
+        lambda torch: torch.zeros(2**10, 2**9, requires_grad=True).T,
+        OPERATOR,
+    ),
+    "a lazy conjugate": (lambda torch: torch.zeros(2, 6, dtype=torch.complex64).conj(), LIBRARY),
     "a dtype that torch cannot copy": (
         lambda torch: torch.zeros(2, 6, dtype=torch.uint8).view(torch.uint1),
-        "splitjit",
+        KERNELS,
     ),
-    "meta": (lambda torch: torch.zeros(2, 6, device="meta"), "library"),
-    "masked": (lambda torch: np.ma.masked_array(np.zeros((2, 6)), True), "splitjit"),
+    "meta": (lambda torch: torch.zeros(2, 6, device="meta"), LIBRARY),
+    "masked": (lambda torch: np.ma.masked_array(np.zeros((2, 6)), True), KERNELS),
 }
 
 
@@ -139,22 +129,87 @@ def test_the_decision_that_is_explained_is_carried_out(name, monkeypatch, torch)
     make, who = DECIDED[name]
     x = make(torch)
     did = []
-    for module, function, kind in (
-        (torch_operator, "copy", "operator"),
-        (decision, "copy_array", "splitjit"),
-        (type(adapt(x)), "made_by_library", "library"),
-    ):
-        real = getattr(module, function)
+    for kind, function in ((How, KERNELS), *[(type(adapt(x)), by) for by in (OPERATOR, LIBRARY)]):
+        real = getattr(kind, function)
         monkeypatch.setattr(
-            module, function, lambda *a, real=real, kind=kind: did.append(kind) or real(*a)
+            kind, function, lambda *a, real=real, name=function: did.append(name) or real(*a)
         )
-    request = by_rule(1, (NUM_SPLITS, 2))
-    found = decision.decide(adapt(x), request, None, True)
-    assert found.who == who or explain(x, num_splits=2, axis=1).threads_reason == "torch decides"
+    found = explain(x, num_splits=2, axis=1)
+    assert (found.strategy == "library") == (who != KERNELS)
+    assert (found.threads_reason == "torch decides") == (who == OPERATOR)
     assert not did  # nothing is copied before the decision is carried out
-    for _ in range(2):  # the second time by the fast path
+    for _ in range(2):
         split(x, num_splits=2, axis=1)
     assert {*did} == {who}
+
+
+OUTS = {
+    # outputs for a (2, 6) tensor of float32: whether torch's own operator writes to them
+    "new": (lambda torch: [torch.zeros(2, 3), torch.zeros(2, 3)], True),
+    "one allocation": (lambda torch: list(torch.zeros(2, 2, 3)), True),
+    "strided": (lambda torch: [torch.zeros(2, 3), torch.zeros(3, 2).T], False),
+    "interleaved": (lambda torch: list(torch.zeros(2, 6).split(3, 1)), False),
+    "inference tensors": (lambda torch: inference(torch), False),
+    "another shape": (lambda torch: [torch.zeros(2, 3), torch.zeros(2, 4)], None),
+    "too few": (lambda torch: [torch.zeros(2, 3)], None),
+    "another dtype": (lambda torch: [torch.zeros(2, 3), torch.zeros(2, 3).int()], None),
+    "arrays": (lambda torch: [np.zeros((2, 3), np.float32)] * 2, None),
+    "one tensor twice": (lambda torch: [torch.zeros(2, 3)] * 2, None),
+    "overlapping": (lambda torch: [(y := torch.zeros(9))[:6].view(2, 3), y[3:].view(2, 3)], None),
+    "beyond the storage": (lambda torch: [torch.zeros(2, 3), shrunk(torch)], None),
+    "a lazy negative": (
+        lambda torch: [torch.zeros(2, 3), torch._neg_view(torch.zeros(2, 3))],
+        None,
+    ),
+    "a gradient": (lambda torch: [torch.zeros(2, 3), torch.zeros(2, 3).requires_grad_()], None),
+    "meta": (lambda torch: [torch.zeros(2, 3), torch.zeros(2, 3, device="meta")], None),
+    "sparse": (lambda torch: [torch.zeros(2, 3), torch.zeros(2, 3).to_sparse()], None),
+    "sparse rows": (lambda torch: [torch.zeros(2, 3), torch.zeros(2, 3).to_sparse_csr()], None),
+    "opaque": (lambda torch: [torch.zeros(2, 3), torch.zeros(2, 3).to_mkldnn()], None),
+    "nested": (
+        lambda torch: [torch.zeros(2, 3), torch.nested.nested_tensor([torch.zeros(3)] * 2)],
+        None,
+    ),
+    "a tensor": (lambda torch: torch.zeros(2, 2, 3), None),
+}
+
+
+def inference(torch):
+    with torch.inference_mode():
+        return [torch.zeros(2, 3), torch.zeros(2, 3)]
+
+
+def shrunk(torch):
+    x = torch.zeros(2, 3)
+    x.untyped_storage().resize_(20)
+    return x
+
+
+@pytest.mark.filterwarnings("ignore:Sparse", "ignore:The PyTorch API of nested")
+@pytest.mark.parametrize("name", OUTS)
+def test_the_outputs_that_the_operator_of_torch_writes(name, monkeypatch, torch):
+    """Others are left to kernels, or refused before anything is written."""
+    make, by_operator = OUTS[name]
+    x, out = torch.arange(12.0).view(2, 6), make(torch)
+    mode = torch.inference_mode(name == "inference tensors")
+    did, real = [], type(adapt(x)).made_by_operator
+    monkeypatch.setattr(type(adapt(x)), "made_by_operator", lambda *a: did.append(1) or real(*a))
+    with mode:
+        if by_operator is None:
+            assert_refused_alike(split, explain, x, 3, axis=1, out=out)
+            assert not did
+            assert not any(part.any() for part in out[:1])
+            return
+        assert (explain(x, 3, axis=1, out=out).strategy == "library") == by_operator
+        split(x, 3, axis=1, out=out)
+        assert (len(did) == 1) == by_operator
+        assert all(map(torch.equal, out, x.split(3, 1)))
+
+
+def test_no_parts_of_a_tensor_for_outputs_that_are_no_sequence(torch):
+    for out in (5, torch.zeros(0), iter(())):
+        assert_refused_alike(split, explain, torch.zeros(0), 3, out=out)
+    assert split(torch.zeros(0), 3, out=[]) == []
 
 
 @needs_kernels
@@ -164,13 +219,24 @@ def test_large_arrays_are_written_past_the_cache():
     assert "past the cache" in str(found)
 
 
+ALL_OF_FOUR = "the caller and 3 of its helpers, limited by affinity"
+ONLY_IF_AWAKE = "below 4194304 bytes, only if it follows another large copy at once"
+
+
 @needs_kernels
 @pytest.mark.parametrize(
     ("shape", "affinity", "threads", "reason"),
     [
-        ((64, 300), 4, 1, "a helper does not pay below 524288 bytes"),
-        ((256, 768), 16, 6, "a chunk has at least 131072 bytes"),
-        (LARGE, 4, 4, "the caller and 3 of its helpers, limited by affinity"),
+        ((64, 300), 4, 1, "helpers are not asked below 524288 bytes"),
+        ((256, 768), 16, 4, f"each helper gets at least 262144 bytes; {ONLY_IF_AWAKE}"),
+        (
+            (256, 768),
+            4,
+            4,
+            f"{ALL_OF_FOUR}; {ONLY_IF_AWAKE}",
+        ),
+        ((1024, 1024), 16, 5, "each helper gets at least 1048576 bytes"),
+        ((1024, 1024), 4, 4, ALL_OF_FOUR),
         (LARGE, 1, 1, "limited by affinity"),
     ],
 )

@@ -18,6 +18,7 @@ from numpy.lib.stride_tricks import as_strided
 
 import splitjit
 from splitjit import SplitError, openvino, plan_split
+from splitjit._abi.thresholds import THRESHOLDS
 from splitjit._copy import buffers
 from splitjit._runtime import loading
 from splitjit.onnx import Split, SplitToSequence
@@ -394,8 +395,8 @@ class Memory(RuleBasedStateMachine):
     def __init__(self):
         super().__init__()
         self.patch = pytest.MonkeyPatch()
-        self.patch.setattr(buffers, "LARGE", 1)
         take("slices" if loading.never_compiles() else "serial", self.patch.setattr)
+        self.patch.setattr(THRESHOLDS, "large", 1)
         self.pool = new_pool(2**16, self.patch.setattr)
         self.boxes = []
         self.count = 0

@@ -5,7 +5,7 @@ import pytest
 from tests.conftest import needs_kernels
 from tests.processes import TWO_CORES, python
 
-MOST = (8, 30), (4, 4)
+MOST = (11, 40), (3, 3)
 """The most modules of splitjit that a first call enters, and its changes of module; then the most
 of a later call."""
 
@@ -16,7 +16,7 @@ import splitjit
 from splitjit._runtime.threads import TEAM
 
 splitjit.warmup()
-TEAM.cores_until = float("inf")  # they are read again ten times a second
+TEAM.limits_until = float("inf")  # they are read again ten times a second
 x, entered = np.zeros(SHAPE, np.float32), []
 
 def note(frame, event, argument):

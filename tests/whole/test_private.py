@@ -23,7 +23,8 @@ from numba.core.errors import TypingError
 import splitjit
 from splitjit import _njit
 from splitjit._abi import structs
-from splitjit._copy import copy
+from splitjit._copy import how
+from splitjit._njit import functions
 from splitjit._runtime import loading
 from tests.processes import run
 
@@ -35,6 +36,16 @@ def attribute(path):
     for name in filter(None, names.split(".")):
         found = getattr(found, name)
     return found
+
+
+def address(function):
+    return ctypes.cast(function, ctypes.c_void_p).value
+
+
+def address_of(symbol):
+    """Return an address as compiled code of users asks LLVM for it."""
+    find = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_char_p)
+    return find(address(functions._find_symbol()))(symbol.encode())
 
 
 MAY_DIFFER = np.intp(0).nbytes != 8 or not getattr(sys, "_is_gil_enabled", lambda: True)()
@@ -75,6 +86,11 @@ PRIVATE = {
         "_njit.functions", "compiled code of users cannot split",
         lambda: {"get_api", "Free", "MemInfo_alloc", "MemInfo_data", "MemInfo_release"}
         <= {*attribute("numba.core.runtime:_nrt_python.c_helpers")},
+    ),
+    "llvmlite.binding.ffi.lib._lib.LLVMPY_SearchAddressOfSymbol": (
+        "_njit.functions", "compiled code of users cannot split",
+        lambda: numba.get_num_threads() and address_of("get_num_threads")
+        == address(attribute("numba.np.ufunc.parallel:_get_num_threads")),
     ),
     "numba.np.ufunc.parallel._get_num_threads": (
         "_runtime.cores", "numba.set_num_threads limits no helpers",
@@ -143,8 +159,9 @@ def test_a_numba_with_another_table_of_functions_does_not_fit(swapped, monkeypat
     fake = get_api(lambda: ctypes.addressof(other))
     monkeypatch.setitem(helpers, "get_api", ctypes.cast(fake, ctypes.c_void_p).value)
     monkeypatch.setattr(functions, "TABLE", [0] * len(functions.TABLE))  # not filled yet
+    x = np.zeros((4, *[1] * (6 + 6 * i + j)))  # Numba types a call of `split` once for a rank
     with pytest.raises(TypingError, match="has other C functions. splitjit works with"):
-        numba.njit(lambda x: splitjit.split(x, 2))(np.zeros(4))
+        numba.njit(lambda x: splitjit.split(x, 2))(x)
 
 
 MISFIT = """
@@ -153,10 +170,10 @@ import numba
 import numpy as np
 import splitjit
 from numba.core import cgutils
-from splitjit._copy import copy
+from splitjit._abi.thresholds import THRESHOLDS
 from splitjit._runtime.loading import LOADER
 
-copy.STREAM_FROM = 0, 0  # the plain loop, for arrays that fit the cache, needs no such name
+THRESHOLDS.stream_from = 0, 0  # the plain loop, for arrays that fit the cache, needs no such name
 
 class Messages(logging.Handler):
     def emit(self, record):
@@ -194,10 +211,10 @@ def test_compiled_code_beside_a_numba_that_does_not_fit(monkeypatch, caplog):
 
 
 def test_arrays_that_do_not_fit_are_logged_once(monkeypatch, caplog):
-    use_builtins = functools.cache(copy.use_builtins.__wrapped__)
+    reads_arrays = functools.cache(how._reads_arrays.__wrapped__)
     monkeypatch.setattr(structs, "READS_ARRAYS", False)
-    assert not use_builtins()
-    assert not use_builtins()
+    assert not reads_arrays()
+    assert not reads_arrays()
     (record,) = caplog.records
     assert record.name == "splitjit"
     assert f"NumPy {np.__version__}, so small splits take longer" in record.getMessage()

@@ -80,10 +80,12 @@ def test_after_warmup_no_kernel_is_missing(system, tmp_path):
         from types import SimpleNamespace
         from splitjit._cli.main import main
         from splitjit._api import warmup
+        from splitjit._cli import cache
         from splitjit._runtime import kernel_files
 
         written = {}
         warmup.LOADER = SimpleNamespace(load=lambda name, wait: written.setdefault(name, b"whole"))
+        cache.LOADER = SimpleNamespace(loaded=written)
         kernel_files.read = written.get
         assert main(["warmup", "--check"]) == 1
         assert main(["warmup", "--check"]) == 0

@@ -81,27 +81,6 @@ def _reach_of_kernels() -> tuple[Callable[[], bool], Callable[[Any], bool]]:
     return in_mode, lambda x: not in_mode() and type(x) in plain
 
 
-def like(tensors: tuple[Any, ...]) -> Any:
-    """Return a function that tells whether other tensors are like these.
-
-    It compares classes, dtypes, devices, shapes, strides, lazy conjugates, and whether gradients
-    are asked; it returns False if a tensor is given twice. It does not look at memory, and takes a
-    tensor of inference mode for one of another mode. A nested tensor would end the process. If
-    torch cannot compare all of this at once, no tensors are alike.
-    """
-    shapes, strides = [list(x.shape) for x in tensors], [list(x.stride()) for x in tensors]
-    try:
-        guards = sys.modules["torch"]._C._dynamo.guards.TensorGuards
-        return guards(*tensors, dynamic_dims_sizes=shapes, dynamic_dims_strides=strides).check
-    except (AttributeError, TypeError):
-        return unlike
-
-
-def unlike(*tensors: Any) -> bool:
-    """Return that the tensors are like none that were checked."""
-    return False
-
-
 @functools.cache
 def words() -> dict[Any, Any]:
     """Map each dtype that NumPy lacks to an integer dtype of equal size.

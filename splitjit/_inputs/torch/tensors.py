@@ -13,6 +13,7 @@ Otherwise torch makes the parts, see `foreign.py`. A tensor exists only if torch
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -21,9 +22,10 @@ from splitjit._inputs.input import Copies, Input, Request
 from splitjit._inputs.torch import memory
 from splitjit._inputs.torch.foreign import exceeds, is_planned, shape_of, views_of
 from splitjit._inputs.torch.memory import TORCH, look_up
+from splitjit._inputs.torch.operator import suits_operator, surely_fit
 from splitjit._plan.arguments import listed
 from splitjit._plan.plan import Plan
-from splitjit.errors import SplitError, SplitTypeError, kind_of
+from splitjit.errors import OUT, SplitError, SplitTypeError, X, kind_of
 
 _OF_TORCH = (RuntimeError, NotImplementedError, TypeError, ValueError, IndexError)
 """Errors with which torch operators refuse a tensor. Tracers stop a trace with other classes."""
@@ -47,14 +49,47 @@ def is_compiling() -> bool:
 
 
 class Tensor(Input):
-    """A torch tensor."""
+    """A torch tensor.
 
-    __slots__ = ()
+    Its memory is found when somebody asks for it: torch's own operator does not need it.
+    """
+
+    __slots__ = ("_array", "_in_reach")
 
     library = "torch"
 
-    def __init__(self, x: Any, array: np.ndarray | None = None) -> None:
-        self.x, self.array = x, array
+    def __init__(self, x: Any, in_reach: bool) -> None:
+        self.x, self._in_reach = x, in_reach
+        self._array: np.ndarray | None = None
+
+    @property
+    def array(self) -> np.ndarray | None:  # type: ignore[override]
+        """The memory, which kernels read. None if torch makes the parts."""
+        if self._in_reach and self._array is None:
+            self._array = memory.array_of(self.x)
+            if self._array is None:
+                self._in_reach = False
+                _refuse(self.x, X)
+        return self._array
+
+    def operator(self, request: Request, out: Any) -> tuple[Plan, list[Any] | None] | None:
+        """Return the plan and the tensors for the parts, if torch's own operator makes them."""
+        if not self._in_reach:
+            return None
+        plan = request.plan_of(self.x.shape)
+        if not suits_operator(self.x, plan):
+            return None
+        if out is None:
+            return plan, None
+        if type(out) not in (list, tuple):
+            return None
+        targets = list(out)  # nobody else changes this list
+        return (plan, targets) if surely_fit(self.x, plan, targets) else None
+
+    def made_by_operator(self, plan: Plan, targets: list[Any] | None) -> list[Any]:
+        """Return the parts that torch's own operator has made, or has written to tensors."""
+        parts = TORCH.split_copy(self.x, plan.sizes, plan.axis, out=targets)
+        return list(parts) if targets is None else targets
 
     @property
     def shape(self) -> tuple[Any, ...]:
@@ -92,7 +127,7 @@ class Tensor(Input):
 
     def is_traced(self) -> bool:
         """Return whether torch.compile is tracing."""
-        return self.array is None and is_compiling()
+        return not self._in_reach and is_compiling()
 
     def targets_of_library(
         self, request: Request, out: Any
@@ -113,11 +148,11 @@ class Tensor(Input):
         for i, target in enumerate(tensors):
             _check_kind(target, i, x.dtype, any_mode)
             if target.device != x.device:
-                rule = f"must be on the device of x, {x.device}"
-                raise SplitError.of([(f"out[{i}]", f" on the device {target.device}")], rule)
+                rule = f"must be on the device of {X}, {x.device}"
+                raise SplitError.of(f"{OUT}[{i}] on the device {target.device}", rule)
             if torch.is_grad_enabled() and (x.requires_grad or target.requires_grad):
-                received = [(f"x or out[{i}]", " that requires a gradient")]
-                rule = "a split with out= records no gradient; split without, or under no_grad"
+                received = f"{X} or {OUT}[{i}] that requires a gradient"
+                rule = f"a split with {OUT}= records no gradient; split without, or under no_grad"
                 raise SplitTypeError.of(received, rule)
         return tensors
 
@@ -133,16 +168,17 @@ def tensor_input(x: Any) -> Tensor:
     SplitTypeError
         If neither kernels nor torch can make the parts.
     """
+    if not TORCH.kinds:
+        if is_compiling():
+            return Tensor(x, False)
+        look_up()
+    if TORCH.in_reach(x):
+        without_grad = x.requires_grad and not sys.modules["torch"].is_grad_enabled()
+        return Tensor(x.detach() if without_grad else x, True)
     if is_compiling():
-        return Tensor(x)
-    look_up()
-    if TORCH.in_reach(x) and not (x.requires_grad and sys.modules["torch"].is_grad_enabled()):
-        bare = x.detach() if x.requires_grad else x
-        array = memory.array_of(bare)
-        if array is not None:
-            return Tensor(bare, array)
-    _refuse(x, "x")
-    return Tensor(x)
+        return Tensor(x, False)
+    _refuse(x, X)
+    return Tensor(x, False)
 
 
 def _refuse(x: Any, name: str) -> None:
@@ -160,10 +196,26 @@ def _refuse(x: Any, name: str) -> None:
     elif TORCH.in_reach(x) and memory.has_lost_memory(torch, x):
         rule = "its memory was freed"
     if rule:
-        raise SplitTypeError.of([(name, f" of type {kind_of(x)}")], rule)
+        raise SplitTypeError.of(f"{name} of type {kind_of(x)}", rule)
 
 
 # ---- parts and outputs -------------------------------------------------------------------
+
+
+def empty(
+    plan: Plan, dtype: Any, allocate: Callable[[Plan, np.dtype], list[np.ndarray]]
+) -> list[Any]:
+    """Return new tensors for the parts of a plan, over memory that `allocate` makes for arrays.
+
+    Torch makes them if NumPy has no such items, or under FakeTensorMode, without memory.
+    """
+    torch = sys.modules["torch"]
+    look_up()
+    one = torch.empty(0, dtype=dtype, device="cpu")
+    like = memory.array_of(one) if TORCH.in_reach(one) else None
+    if like is None:
+        return [torch.empty(shape, dtype=dtype) for shape in plan.output_shapes]
+    return memory.tensors_over(allocate(plan, like.dtype), dtype)
 
 
 def out_arrays(out: Any, dtype: Any) -> tuple[list[Any], list[np.ndarray]]:
@@ -176,11 +228,11 @@ def out_arrays(out: Any, dtype: Any) -> tuple[list[Any], list[np.ndarray]]:
         # A subclass or a wrapper may have other memory; `tensor_input` has checked all modes.
         array = memory.array_of(part) if type(part) in TORCH.kinds else None
         if array is None:
-            _refuse(part, f"out[{i}]")
-            rule = "must be a CPU tensor that needs no gradient, as x is"
+            _refuse(part, f"{OUT}[{i}]")
+            rule = f"must be a CPU tensor that needs no gradient, as {X} is"
             if part.is_conj() or part.is_neg():
                 rule = "must not be a lazy conjugate or negative: its memory has other values"
-            raise SplitTypeError.of([(f"out[{i}]", f" of type {kind_of(part)}")], rule)
+            raise SplitTypeError.of(f"{OUT}[{i}] of type {kind_of(part)}", rule)
         arrays.append(array)
     return tensors, arrays
 
@@ -189,14 +241,14 @@ def _check_kind(part: Any, i: int, dtype: Any, any_mode: bool) -> None:
     """Refuse an output of another type, dtype or inference mode."""
     if not is_tensor(part):
         hint = "torch.from_numpy makes tensors of arrays"
-        received = [(f"out[{i}]", f" of type {kind_of(part)}")]
-        raise SplitTypeError.of(received, "must be a torch tensor, as x is", hint)
+        received = f"{OUT}[{i}] of type {kind_of(part)}"
+        raise SplitTypeError.of(received, f"must be a torch tensor, as {X} is", hint)
     if part.dtype is not dtype:
-        rule = f"the dtype must be the dtype of x, {dtype}"
-        raise SplitTypeError.of([(f"out[{i}]", f" of dtype {part.dtype}")], rule)
+        rule = f"the dtype must be the dtype of {X}, {dtype}"
+        raise SplitTypeError.of(f"{OUT}[{i}] of dtype {part.dtype}", rule)
     if not any_mode and part.is_inference():
         rule = "a tensor of torch.inference_mode() is written only under this mode"
-        raise SplitTypeError.of([(f"out[{i}]", f" of type {kind_of(part)}")], rule)
+        raise SplitTypeError.of(f"{OUT}[{i}] of type {kind_of(part)}", rule)
 
 
 def check_shapes(tensors: list[Any], views: list[Any]) -> None:
@@ -207,12 +259,12 @@ def check_shapes(tensors: list[Any], views: list[Any]) -> None:
     """
     if len(tensors) != len(views):
         rule = f"must have an array for each of {len(views)} parts"
-        raise SplitError.of([("out", f" of {len(tensors)} arrays")], rule)
+        raise SplitError.of(f"{OUT} of {len(tensors)} arrays", rule)
     for i, (target, view) in enumerate(zip(tensors, views, strict=True)):
         given, shape = shape_of(target), shape_of(view)
         pairs = zip((len(given), *given), (len(shape), *shape), strict=False)
         if [1 for a, b in pairs if exceeds(a, b) or exceeds(b, a)]:
-            received = [(f"out[{i}]", f" of shape {given}")]
+            received = f"{OUT}[{i}] of shape {given}"
             raise SplitError.of(received, f"part {i} has shape {shape}")
         if [j for j in range(i) if tensors[j] is target]:
-            raise SplitError.of([(f"out[{i}]", "")], "must not be another output, too")
+            raise SplitError.of(f"{OUT}[{i}]", "must not be another output, too")

@@ -8,9 +8,9 @@ words of `Expected`, which keeps everything that they point to alive.
 
 from __future__ import annotations
 
-from splitjit._abi.calls import EXPECTED, Arguments, Expected, LayoutRequest
+from splitjit._abi.calls import Arguments, Expected
 from splitjit._abi.kernels import LINE
-from splitjit._abi.layout_record import HEADER, MAX_RANK, MOST, ROW, WORD, most_words
+from splitjit._abi.layout_record import MAX_RANK, ROW, WORD, most_words
 from splitjit._abi.structs import (
     ARRAY,
     C_CONTIGUOUS,
@@ -24,7 +24,6 @@ from splitjit._abi.structs import (
 from splitjit._kernels.compiling import jit
 from splitjit._kernels.core import c_api
 from splitjit._kernels.core.blocks import leased
-from splitjit._kernels.core.layouter import lay_out
 from splitjit._kernels.core.team import share
 from splitjit._kernels.ir.intrinsics import (
     allocate,
@@ -43,9 +42,6 @@ _SHAPE = WORD * MAX_RANK  # bytes
 _MOST_COMPARED = 512
 """An output is compared with up to this many outputs before it; later ones must be in order."""
 
-_NEW_RANK, _NEW_PARTS = 5, 16  # the most for which `fresh_new` has room in a page of the stack
-_NEW_EXTENTS = WORD * (2 * _NEW_RANK + _NEW_PARTS)
-_NEW_LAYOUT = WORD * most_words(_NEW_RANK, _NEW_PARTS)
 _most_words = jit(most_words)
 
 
@@ -106,7 +102,8 @@ def _fit(call, source, outputs, layout):
 def _are_apart(layout, start, stop):
     """Return whether no output of a layout record meets [start, stop) or another output.
 
-    False means unsure: so many outputs are only compared in order.
+    False means unsure, and Python decides: so many outputs are only compared in order. The rule of
+    `apart` would sort a table, which takes longer than to compare a few C-contiguous arrays.
     """
     highest = 0
     for i in range(layout.count):
@@ -114,10 +111,9 @@ def _are_apart(layout, start, stop):
         low, end = part.target_offset, part.target_offset + part.nbytes
         if low < stop and start < end:
             return False
-        first = 0 if low < highest else i
-        if i - first > _MOST_COMPARED:
+        if low < highest and i > _MOST_COMPARED:
             return False
-        for j in range(first, i):
+        for j in range(i if low < highest else 0):
             other = part_at(layout, j)
             if low < other.target_offset + other.nbytes and other.target_offset < end:
                 return False
@@ -126,19 +122,20 @@ def _are_apart(layout, start, stop):
 
 
 @jit
-def _copy(call, most, target, source, layout):
-    """Copy as a layout record says. If the copy is large, other Python threads run meanwhile."""
+def _copy(call, target, source, layout):
+    """Copy as a layout record says; the record says whether other Python threads run meanwhile."""
     arguments = stored(Arguments(call.stream, target, source, layout))
+    state = c_api.release_gil() if call.releases_gil else 0
     if call.team:
-        state = c_api.release_gil()
-        share(call.team, call.loop, call.nbytes, most, arguments)
-        c_api.take_gil(state)
+        share(call.team, call.loop, call.nbytes, arguments)
     else:
         call_address(call.loop, (0, 1, arguments))
+    if state:
+        c_api.take_gil(state)
 
 
 @jit
-def _into(call, most, source, outputs, layout):
+def _into(call, source, outputs, layout):
     """Copy an array to the arrays of a list, whose addresses are written to the record `layout`.
 
     Return 1, or 0 if an array is not as expected or two arrays share memory.
@@ -148,28 +145,22 @@ def _into(call, most, source, outputs, layout):
         return 0
     if not _is_expected(call, source) or not _fit(call, source, outputs, layout):
         return 0
-    _copy(call, most, 0, words_at(source)[ARRAY.data], layout)
+    _copy(call, 0, words_at(source)[ARRAY.data], layout)
     return 1
 
 
 @jit
 def into(record, arguments, count):
     """``into(x, outputs)``: copy `x` to the arrays of a list; return 1, or 0 if it cannot."""
-    call, given = read(Expected, _data_of(record)), words_at(arguments)
-    done = _into(call, 0, given[0], given[1], call.into) if count == 2 else 0
-    return c_api.integer_object(done)
-
-
-@jit
-def into_large(record, arguments, count):
-    """``into_large(most, x, outputs)``: `into` with at most so many helpers."""
     call, given, done = read(Expected, _data_of(record)), words_at(arguments), 0
-    if count == 3:
+    if count == 2 and not call.releases_gil:
+        done = _into(call, given[0], given[1], call.into)
+    elif count == 2:
         nbytes = WORD * _most_words(call.rank, call.count)
-        layout = allocate(nbytes)  # calls at the same time need one each
+        layout = allocate(nbytes)  # without the GIL, calls at the same time need one each
         if layout:
             copy_bytes(layout, call.into, nbytes)
-            done = _into(call, c_api.as_integer(given[0]), given[1], given[2], layout)
+            done = _into(call, given[0], given[1], layout)
             release(layout)
     return c_api.integer_object(done)
 
@@ -182,7 +173,7 @@ def _nothing(call):
 
 
 @jit
-def _fresh(expected, most, source):
+def _fresh(expected, source):
     """Copy an array to new parts in one block of memory, and return them in a list.
 
     Copy nothing and return None if the array is not as expected, or if there is not enough memory.
@@ -206,7 +197,7 @@ def _fresh(expected, most, source):
     parts = _parts_of(call, memory, block, c_api.new_list(call.count))
     c_api.decrement(memory)  # each part has its own reference
     if parts and _is_expected(call, source):
-        _copy(call, most, block, words_at(source)[ARRAY.data], call.fresh)
+        _copy(call, block, words_at(source)[ARRAY.data], call.fresh)
     elif parts:
         c_api.decrement(parts)
         parts = _nothing(call)
@@ -217,49 +208,7 @@ def _fresh(expected, most, source):
 @jit
 def fresh(record, source):
     """``fresh(x)``: copy `x` to new parts; return None if `x` is not as expected."""
-    return _fresh(_data_of(record), 0, source)
-
-
-@jit
-def fresh_large(record, arguments, count):
-    """``fresh_large(most, x)``: `fresh` with at most so many helpers."""
-    expected, given = _data_of(record), words_at(arguments)
-    if count != 2:
-        return _nothing(read(Expected, expected))
-    return _fresh(expected, c_api.as_integer(given[0]), given[1])
-
-
-@jit
-def fresh_new(record, arguments, count):
-    """``fresh_new(x, axis, itemsize, *sizes)``: copy a small array of a new shape to new parts.
-
-    Only the fields of `record` that are the same for all arrays are set. The result is None, and
-    nothing is copied, if there are too many dims or parts, or the loop is not loaded.
-    """
-    call, given, parts = read(Expected, _data_of(record)), words_at(arguments), count - 3
-    x = read(NumpyArray, given[0])
-    rank, axis = x.rank & INT_MASK, c_api.as_integer(given[1])
-    if rank > _NEW_RANK or parts > _NEW_PARTS:
-        return _nothing(call)
-    shape, layout = reserve(_NEW_EXTENTS, WORD), reserve(_NEW_LAYOUT, WORD)
-    extents, sizes = words_at(shape), shape + WORD * 2 * rank
-    for d in range(rank):
-        extents[d], extents[rank + d] = words_at(x.shape)[d], words_at(x.strides)[d]
-    for i in range(parts):
-        words_at(sizes)[i] = c_api.as_integer(given[3 + i])
-    request = LayoutRequest(
-        rank, axis, parts, c_api.as_integer(given[2]), shape, sizes, 0, 0, MOST, MOST, layout
-    )
-    nbytes = LINE + lay_out(stored(request))
-    loop = words_at(call.loops)[words_at(layout)[HEADER.loop]]
-    if loop == 0:
-        return _nothing(call)
-    expected = stored(call)
-    words = words_at(expected)
-    words[EXPECTED.dtype], words[EXPECTED.rank], words[EXPECTED.axis] = x.dtype, rank, axis
-    words[EXPECTED.count], words[EXPECTED.shape], words[EXPECTED.sizes] = parts, shape, sizes
-    words[EXPECTED.fresh], words[EXPECTED.nbytes], words[EXPECTED.loop] = layout, nbytes, loop
-    return _fresh(expected, 0, given[0])
+    return _fresh(_data_of(record), source)
 
 
 @jit

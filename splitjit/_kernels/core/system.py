@@ -1,4 +1,4 @@
-"""What a thread asks of the operating system: the time, a nap, its core, and no signals."""
+"""What a thread asks of the operating system: the time, a nap, its cores, and no signals."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 from numba import types
 
 from splitjit._abi.kernels import LINE
-from splitjit._abi.layout_record import WORD
+from splitjit._abi.layout_record import MOST, WORD
 from splitjit._kernels.compiling import jit
 from splitjit._kernels.ir.intrinsics import reserve, words_at
 
@@ -29,6 +29,7 @@ _set_signals = types.ExternalFunction(
     "pthread_sigmask", types.int32(types.int32, types.intp, types.intp)
 )
 _core = types.ExternalFunction("sched_getcpu", types.int32())
+_process = types.ExternalFunction("getpid", types.int32())
 _affinity = types.int32(types.int32, types.intp, types.intp)
 _get_affinity = types.ExternalFunction("sched_getaffinity", _affinity)
 _set_affinity = types.ExternalFunction("sched_setaffinity", _affinity)
@@ -75,21 +76,40 @@ def ignore_signals():
 
 
 @jit
-def leave_core(core):
-    """Move the calling thread off a core, to another that it may use; keep its affinity."""
+def count_cores():
+    """Return how many cores the calling thread may run on, or many if the system does not say."""
     if not _ON_LINUX:
-        return
+        return MOST
     mask = reserve(_MASK, LINE)
-    others = reserve(_MASK, LINE)
     if _get_affinity(0, _MASK, mask) < 0:
-        return
+        return MOST
     cores = 0
     for i in range(_MASK // WORD):
         word = words_at(mask)[i]
-        if i == core // 64:
-            word &= ~(1 << core % 64)
-        words_at(others)[i] = word
-        cores |= word
-    if cores:
+        while word:
+            word &= word - 1
+            cores += 1
+    return cores
+
+
+@jit
+def stay_off(core):
+    """Let the calling thread run on all cores that the process may use, but one.
+
+    The cores of the process are those of its main thread, now: a limit that somebody sets later
+    holds for the calling thread, too, once it calls this again.
+    """
+    if not _ON_LINUX:
+        return
+    if core < 0:
+        return
+    others, own = reserve(_MASK, LINE), reserve(_MASK, LINE)
+    if _get_affinity(_process(), _MASK, others) < 0 or _get_affinity(0, _MASK, own) < 0:
+        return
+    words_at(others)[core // 64] &= ~(1 << core % 64)
+    cores = changes = 0
+    for i in range(_MASK // WORD):
+        cores |= words_at(others)[i]
+        changes |= words_at(others)[i] ^ words_at(own)[i]
+    if cores and changes:
         _set_affinity(0, _MASK, others)
-        _set_affinity(0, _MASK, mask)

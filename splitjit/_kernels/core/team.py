@@ -21,21 +21,26 @@ second caller copies alone. `tests/kernels/test_team.py` tries all orders of the
 The caller takes chunks from the front and helpers take them from the back, so that two threads
 which copy the same arrays again find their halves in their own caches.
 
-A helper that the system woke on the caller's core moves to another one. If another thread spins
-there, as those of torch, BLAS and OpenMP do between two operations, the system would leave the
-helper where it cannot help. After that, it wakes on its own core.
+Four rules say who is asked; `splitjit._abi.thresholds` has their numbers, and what set them:
+
+0. A helper may run on all cores of the process but the caller's. The system wakes a thread on its
+   waker's core if it may, and there it waits for the next tick of the scheduler.
+1. A helper waits awake while a split is going on, and for a moment after it. While the caller
+   copies, its program does nothing else that could want the core.
+2. A sleeping helper is woken for large copies. A smaller copy asks helpers only if it follows
+   another one at once: then they are awake, or soon pay.
+3. Helpers that did not come though they were awake, or were stopped in a chunk, are left alone for
+   a multiple of the time that this took: another program has their core.
 
 The caller wakes two helpers, and each of them wakes two more. How many pay is a model on paper.
 Its unit is the time in which a thread copies 128 KB. A wake costs the waker a quarter of it, and
 the helper comes 3 after its wake. So the caller copies from 0, two helpers from 3, four more from
 6, eight from 9 and sixteen from 12::
 
-    0.5 MB, 4 units of work     ends at 3.3 with two helpers: one is enough
     4 MB, 32 units              ends at 9: six helpers pay, and the next eight would come too late
     32 MB, 256 units            ends at 18: all 31 pay, unless memory is at its limit before
 
-On most machines, fewer threads bring memory to its limit. So `splitjit._runtime.ways` measures a
-few helpers against all.
+So a sleeping helper must get a megabyte to be worth its wake, and one that is awake a quarter.
 
 A helper is a thread of the C library: it runs no Python code, has no Python thread state, and
 receives no signals. It sleeps on a lock of Python's C API, which needs no GIL. Its memory is
@@ -54,10 +59,17 @@ from splitjit._abi.calls import (
     SPACING,
     Arguments,
 )
-from splitjit._abi.structs import INT_MASK
+from splitjit._abi.structs import INT_MASK, LIST_LENGTH
 from splitjit._kernels.compiling import jit
 from splitjit._kernels.core import c_api
-from splitjit._kernels.core.system import core_of_thread, ignore_signals, leave_core, nap, now
+from splitjit._kernels.core.system import (
+    core_of_thread,
+    count_cores,
+    ignore_signals,
+    nap,
+    now,
+    stay_off,
+)
 from splitjit._kernels.ir.intrinsics import (
     add_to,
     address_of_function,
@@ -70,9 +82,9 @@ from splitjit._kernels.ir.intrinsics import (
     words_at,
 )
 
-_SPIN = 50_000  # nanoseconds that a helper waits awake, about as long as a wake takes
 _RELAXED = 2_000  # looks at ACTIVE before the caller naps between them
 _BACK = 1 << 32  # one chunk from the back, in TAKEN
+_SLOWEST = 400  # picoseconds per byte: a thread that has a core copies faster
 
 
 _serve = types.ExternalFunction("serve", types.intp(types.intp))
@@ -122,9 +134,12 @@ def _take_chunks(team, step):
 
 @jit
 def _spin(team, seen):
-    """Wait awake until there is a new job, for at most `_SPIN` ns."""
-    end = now() + _SPIN
+    """Wait awake until there is a new job: while a split is going on, and a moment after it."""
+    awake = _read(team, AT.awake)
+    end = now() + awake
     while _read(team, AT.generation) == seen and now() < end:
+        if _read(team, AT.busy):
+            end = now() + awake
         relax()
 
 
@@ -159,13 +174,14 @@ def serve(team):
     while True:
         _spin(team, seen)
         if _read(team, AT.generation) == seen:
+            stay_off(_read(team, AT.core))  # now, since the system wakes it where it may run then
             _sleep_until_woken(team, line, lock, seen)
         seen = _read(team, AT.generation)
         asked = _read(team, AT.asked)
         if number < asked and _read(team, AT.open):
             core = core_of_thread()
-            if core == _read(team, AT.core):
-                leave_core(core)
+            if core == _read(team, AT.core):  # the caller has moved
+                stay_off(core)
             _wake(team, 2 * number + 2, asked)
             _add(team, AT.active, 1)
             if _read(team, AT.open):
@@ -190,8 +206,9 @@ def _start_helpers(team, helpers):
 
 
 @jit
-def _copy_with_helpers(team, loop, helpers, chunks, arguments):
+def _copy_with_helpers(team, loop, helpers, chunks, nbytes, arguments):
     out_of_line()
+    began, before = now(), _read(team, AT.served)
     helpers = _start_helpers(team, helpers)
     _write(team, AT.loop, loop)
     _write(team, AT.chunks, chunks)
@@ -204,17 +221,66 @@ def _copy_with_helpers(team, loop, helpers, chunks, arguments):
     _wake(team, 0, helpers)
     _take_chunks(team, 1)
     _write(team, AT.open, 0)
-    looks = 0
+    closed, looks = now(), 0
     while _read(team, AT.active):  # only for chunks that helpers have begun
         if looks < _RELAXED:
             relax()
         else:
             nap()
         looks += 1
+    ended = now()
+    _write(team, AT.served, ended)
+    _judge(team, closed - began, ended - closed, began - before, nbytes // chunks)
 
 
 @jit
-def share(team, loop, nbytes, most, arguments):
+def _judge(team, copied, waited, rested, chunk):
+    """Leave helpers alone for a while if another program seems to have their core.
+
+    Parameters
+    ----------
+    team : int
+    copied, waited : int
+        How long the caller copied, and then waited for helpers to finish a chunk.
+    rested : int
+        The time between the last copy that asked helpers and this one.
+    chunk : int
+        Bytes of a chunk.
+    """
+    lost = 0
+    if _read(team, AT.taken) < _BACK and rested < _read(team, AT.awake):
+        lost = copied  # they were awake, and took no chunk
+    elif waited > max(_read(team, AT.stopped), chunk * _SLOWEST // 1000):
+        lost = waited
+    if lost:
+        _write(team, AT.paused, now() + lost * _read(team, AT.pause))
+
+
+@jit
+def _may_help(team):
+    """Return how many helpers may run now, by the limits of the process and of this thread."""
+    alone, of_numba = _read(team, AT.alone), _read(team, AT.numba)
+    if alone and words_at(alone)[LIST_LENGTH]:
+        return 0
+    most = min(_read(team, AT.allowed), count_cores() - 1)
+    if of_numba:
+        most = min(most, (call(of_numba, ()) & INT_MASK) - 1)
+    return min(most, MOST_HELPERS)
+
+
+@jit
+def _to_ask(team, nbytes):
+    """Return how many helpers a copy asks."""
+    began = now()
+    is_awake = began - _read(team, AT.ended) < _read(team, AT.awake)
+    if began < _read(team, AT.paused) or not (is_awake or nbytes >= _read(team, AT.wake_from)):
+        return 0
+    pay = nbytes // _read(team, AT.awake_share if is_awake else AT.asleep_share)
+    return min(pay, _may_help(team)) if pay > 0 else 0
+
+
+@jit
+def share(team, loop, nbytes, arguments):
     """Copy, with as many helpers as come in time; return 0.
 
     Parameters
@@ -225,29 +291,27 @@ def share(team, loop, nbytes, most, arguments):
         The addresses of a loop and of its `Arguments`, which may be on the caller's stack.
     nbytes : int
         Bytes of all parts.
-    most : int
-        The most helpers to ask. A job asks no more than may run now, and one fewer than it has
-        chunks, since the caller takes a chunk, too.
     """
-    helpers = min(min(most, _read(team, AT.allowed)), MOST_HELPERS)
+    helpers = _to_ask(team, nbytes)
     chunks = min(nbytes // _read(team, AT.chunk), CHUNKS_PER_THREAD * (helpers + 1))
     if helpers > 0 and chunks >= FEWEST_CHUNKS and _write(team, AT.busy, 1) == 0:
-        _copy_with_helpers(team, loop, min(helpers, chunks - 1), chunks, arguments)
+        _copy_with_helpers(team, loop, min(helpers, chunks - 1), chunks, nbytes, arguments)
         _write(team, AT.busy, 0)
     else:
         call(loop, (0, 1, arguments))
+    _write(team, AT.ended, now())
     return 0
 
 
 @jit
 def share_without_gil(module, arguments, count):
-    """``share_without_gil(most, team, loop, nbytes, *Arguments)``: `share`, for Python."""
+    """``share_without_gil(team, loop, nbytes, *Arguments)``: `share`, for Python."""
     given = words_at(arguments)
-    most, team = c_api.as_integer(given[0]), c_api.as_integer(given[1])
-    loop, nbytes = c_api.as_integer(given[2]), c_api.as_integer(given[3])
-    stream, target = c_api.as_integer(given[4]), c_api.as_integer(given[5])
-    source, layout = c_api.as_integer(given[6]), c_api.as_integer(given[7])
+    team, loop = c_api.as_integer(given[0]), c_api.as_integer(given[1])
+    nbytes = c_api.as_integer(given[2])
+    stream, target = c_api.as_integer(given[3]), c_api.as_integer(given[4])
+    source, layout = c_api.as_integer(given[5]), c_api.as_integer(given[6])
     state = c_api.release_gil()
-    share(team, loop, nbytes, most, stored(Arguments(stream, target, source, layout)))
+    share(team, loop, nbytes, stored(Arguments(stream, target, source, layout)))
     c_api.take_gil(state)
     return c_api.integer_object(1)

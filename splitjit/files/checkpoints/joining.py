@@ -12,7 +12,7 @@ from typing import Any
 
 from splitjit._plan.arguments import normalize_axis
 from splitjit._plan.rules import CHUNK, LENGTHS, NUM_OUTPUTS, NUM_SECTIONS, Rule
-from splitjit.errors import SplitError, shorten
+from splitjit.errors import SplitError, param, shorten
 from splitjit.files.checkpoints import index, naming, record
 from splitjit.files.checkpoints.index import Checkpoint
 from splitjit.files.checkpoints.naming import Options
@@ -47,8 +47,8 @@ def read_whole(given: Sequence[Checkpoint], choose: Chooser, said: bool) -> Chec
     if not records and not said:
         named = any(any(file.names) for file in first.files)
         rule = "these parts do not say how they were split: give "
-        rule += "the patterns or the tp_plan of the split, or " if named else ""
-        rule += "axis=, the axis along which each tensor was split"
+        rule += "the patterns or the \0tp_plan\0 of the split, or " if named else ""
+        rule += "\0axis=\0, the axis along which each tensor was split"
         raise SplitError("join", str(first.path), rule)
     _check_inputs(parts)
     holders = [
@@ -147,11 +147,12 @@ def _check_out(part: Checkpoint, out: Path) -> None:
         if out.exists() and not out.is_dir():
             raise NotADirectoryError(f"{out} is not a folder; parts that are folders need one")
         if out.suffix == suffix:
-            raise SplitError("join", f"out={out}", "must name a folder, as the parts are folders")
+            rule = "must name a folder, as the parts are folders"
+            raise SplitError("join", param(f"out={out}"), rule)
     elif out.is_dir():
         raise FileExistsError(f"{out} is a directory; give the name of the joined file")
     elif out.suffix != suffix:
-        raise SplitError("join", f"out={out}", f"must end in {suffix}, as the parts do")
+        raise SplitError("join", param(f"out={out}"), f"must end in {suffix}, as the parts do")
 
 
 def _make_index(first: Checkpoint, files: Sequence[JoinedFile]) -> dict[str, Any] | None:
@@ -261,8 +262,8 @@ def _plan_joined(
             plan = _plan_parts(first, files[0], choice, lengths, rule)
         plan.runs()
     except SplitError as error:
-        where = f"join {files[0].path}" + (f", {name}" if name else "")
-        raise error.named(where) from None
+        where = f" {files[0].path}" + (f", {name}" if name else "")
+        raise error.named("join", where, keeps_hint=False) from None
     return plan, [*zip(files, tensors, strict=True)]
 
 

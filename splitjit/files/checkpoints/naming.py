@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from splitjit.errors import SplitError, shorten
+from splitjit.errors import SplitError, pairs
 from splitjit.files.checkpoints.index import Checkpoint
 from splitjit.files.file_plan import FilePlan, SplitFiles
 from splitjit.files.formats.base import TensorFile
@@ -48,15 +48,15 @@ class Options:
             value = getattr(self, option)
             if value not in (*allowed, None):
                 rule = f"must be {' or '.join(map(repr, allowed))}"
-                raise SplitError("files", f"{option}={shorten(value)}", rule)
+                raise SplitError("files", pairs(**{option: value}), rule)
         if self.name is None:
             return
         if any(c in "{}/\\" for c in _FIELD.sub("", self.name)):
             rule = "must be a file name with the fields {rank}, {part} or {stem}, and no others"
-            raise SplitError("files", f"name={shorten(self.name)}", rule)
+            raise SplitError("files", pairs(name=self.name), rule)
         if self.layout == "files" and "{rank" not in self.name:
             rule = "must contain {rank}, so that parts have different names"
-            raise SplitError("files", f"name={shorten(self.name)}", rule)
+            raise SplitError("files", pairs(name=self.name), rule)
 
     @property
     def say_how(self) -> bool:
@@ -93,7 +93,7 @@ def plan_writes(
         held = [folder / name for folder in sources if (folder / name).is_file()]
         for other in held[1:]:
             if not filecmp.cmp(held[0], other, shallow=False):
-                rule = "must be alike in all parts; copy_config=False leaves out such files"
+                rule = "must be alike in all parts; \0copy_config=False\0 leaves out such files"
                 raise SplitError("join", f"{held[0]} and {other}", rule)
         found += held[:1]
     folders = dict.fromkeys([path.parent for file in files for path in file.targets])
@@ -118,6 +118,6 @@ def name_part(options: Options, one: Checkpoint, file: TensorFile, rank: int) ->
     made = template.format(rank=rank, part=part, stem=stem, suffix=file.suffix)
     if not made.endswith(file.suffix):
         rule = f"the parts of {file.path} must have a name that ends in {file.suffix}"
-        raise SplitError("files", f"name={options.name!r}", rule)
+        raise SplitError("files", pairs(name=options.name), rule)
     folder = one.folder if options.out is None else Path(options.out)
     return folder / f"rank-{rank}" / made if options.ranks else folder / made

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from splitjit._plan.arguments import Shape
 from splitjit._plan.rules import CHUNK, Rule
-from splitjit.errors import SplitError, shorten
+from splitjit.errors import SplitError, pairs, shorten
 from splitjit.files import patterns, staging
 from splitjit.files.checkpoints import index, joining, sharding, siblings
 from splitjit.files.checkpoints.index import MANIFEST, Checkpoint
@@ -24,7 +24,7 @@ from splitjit.files.file_plan import SplitFiles
 from splitjit.files.formats.base import TensorFile
 from splitjit.files.parts import Chooser, Progress, write_parts
 from splitjit.files.patterns import Choice
-from splitjit.files.places import StrPath
+from splitjit.files.places import FORCING, StrPath
 
 
 @contextlib.contextmanager
@@ -33,9 +33,8 @@ def _refusing_as(operator: str) -> Iterator[None]:
     try:
         yield
     except SplitError as error:
-        step, *where = error.operator.split(" ", 1)
-        if step in ("split", "join"):
-            error.operator = " ".join([operator, *where])
+        if error.operator != "files":
+            error.named(operator, keeps_hint=True)
         raise
 
 
@@ -47,17 +46,22 @@ def plan_split(paths: StrPath | Iterable[StrPath], rule: Rule, options: Options)
     models = [one for one in named if one.is_folder]
     several = [one for one in named if one.is_folder or len(one.files[0].names) > 1]
     if several and not options.say_how:
-        rest = "ranks hold some tensors of a checkpoint whole, such as norms: tp_plan=True splits "
-        rest += "it as transformers does, tensors= names those to split, axis= splits them all"
+        rest = (
+            "ranks hold some tensors of a checkpoint whole, such as norms: \0tp_plan=True\0 splits "
+        )
+        rest += (
+            "it as transformers does, \0tensors=\0 names those to split, \0axis=\0 splits them all"
+        )
         raise SplitError("split", str(several[0].path), rest)
     kind, value = rule
     if options.tp_plan and (kind == CHUNK or isinstance(value, tuple)):
-        raise SplitError("files", "tp_plan=True", "needs a number of ranks: give num_splits")
+        rest = "needs a number of ranks: give \0num_splits\0"
+        raise SplitError("files", pairs(tp_plan=True), rest)
     choose, check, notes = _chooser(checkpoints, options, checkpoints[0].folder)
     check([file for one in checkpoints for file in one.files])
     planned = sharding.plan_parts(checkpoints, rule, choose, options)
     if models and options.out is None and not options.ranks:
-        rest = "the parts would lie among the files of the checkpoint: give out="
+        rest = "the parts would lie among the files of the checkpoint: give \0out=\0"
         raise SplitError("split", str(models[0].path), rest)
     return replace(planned, notes=(*notes, *planned.notes))
 
@@ -93,7 +97,9 @@ def _read_whole(
     return whole, (*notes, *joining.notes_of(parts, whole))
 
 
-def write(planned: SplitFiles, force: bool, progress: Progress | None = None) -> None:
+def write(
+    planned: SplitFiles, force: bool, progress: Progress | None = None, forcing: str = FORCING
+) -> None:
     """Write all files of a plan; see `splitjit.files.staging`.
 
     Parameters
@@ -102,6 +108,8 @@ def write(planned: SplitFiles, force: bool, progress: Progress | None = None) ->
     force : bool
         Whether new files may overwrite existing files.
     progress : callable, optional
+    forcing : str
+        How the user says `force`.
 
     Raises
     ------
@@ -119,7 +127,8 @@ def write(planned: SplitFiles, force: bool, progress: Progress | None = None) ->
             progress(written, total)
 
     folders = _by_folder(planned.targets, planned.levels)
-    with _refusing_as(planned.operator), staging.stage(folders, force=force) as staged:
+    stage = staging.stage(folders, force=force, forcing=forcing)
+    with _refusing_as(planned.operator), stage as staged:
         for file in planned.files:
             if file.targets:
                 write_parts(file, [staged[target] for target in file.targets], count)
@@ -211,7 +220,7 @@ def _shapes(files: Iterable[TensorFile]) -> dict[str, Shape]:
     for file in files:
         for name in file.names:
             if name in shapes:
-                rule = "two files hold it; with a tp_plan, give the files of one model"
+                rule = "two files hold it; with a \0tp_plan\0, give the files of one model"
                 raise SplitError("files", shorten(name), rule)
             shapes[name] = file.tensor(name).shape
     return shapes

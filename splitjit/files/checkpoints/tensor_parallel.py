@@ -123,8 +123,8 @@ def load(config: Path, names: Sequence[str]) -> ModelPlan:
     """
     file = config / "config.json" if config.is_dir() else config
     if not file.is_file():
-        needs = "the plan of a model needs its config.json; config gives its path"
-        raise SplitError("files", str(file), f"does not exist, and {needs}")
+        rule = "does not exist, and the plan of a model needs its config.json"
+        raise SplitError("files", str(file), rule, hint="\0config\0 gives its path")
     # -P keeps the modules beside the script from hiding packages of the same names.
     command = [sys.executable, "-P", ask_transformers.__file__, str(file.absolute())]
     quiet = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error", "PYTHONIOENCODING": "utf-8"}

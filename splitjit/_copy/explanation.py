@@ -1,20 +1,14 @@
-"""Explanations: how a split by a plan would run now, and why, without copying anything."""
+"""How a split would run now, and why: the decision of `run` in words, without copying anything."""
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from splitjit._api.lazy import split_lazily
-from splitjit._copy.decision import decide, our_refusals
-from splitjit._copy.torch_operator import ONE_WAY, targets_of_operator, ways_of_operator
-from splitjit._inputs.adapt import adapt
-from splitjit._inputs.arrays import is_dask_array
+from splitjit._copy.how import is_first
+from splitjit._copy.run import adapter_of, decide, refusal_of, run
 from splitjit._inputs.input import Request
-from splitjit._inputs.torch.memory import TORCH
 from splitjit._runtime import threads
-from splitjit._runtime.ways import Ways
 
 _REASONS = {
     "views": "copy=False: the parts are views of x, and no data is copied",
@@ -23,7 +17,11 @@ _REASONS = {
     "dask": "tasks of Dask split the chunks when the parts are computed",
     "compiled": "a compiled loop copies",
     "object loop": "a compiled loop assigns the objects",
-    "slices": "NumPy copies until compiled code would have saved the time that it takes to load",
+    "objects": "NumPy copies, because references of Python objects must be counted",
+    "empty": "NumPy makes the parts: there is nothing to copy",
+    "not yet": "NumPy copies until a split of 64 KB or more, or the 500th smaller one, loads "
+    "kernels; if they must first be compiled, one of 4 MB, or the 20 000th",
+    "first copy": "NumPy makes the first small copy of a shape, which may be the only one",
     "small parts": "NumPy copies: laying out so many small parts for kernels would take longer",
     "no compiler": "NumPy copies, because Numba compiles nothing: NUMBA_DISABLE_JIT is set",
     "not loaded": "NumPy copies, because the compiled loop cannot be loaded now",
@@ -59,10 +57,6 @@ class Explanation:
         The bytes that it writes.
     bytes_allocated : int or None
         The bytes of new parts.
-    ways : tuple of dict
-        The ways to make a large copy, which are measured as they run: "name",
-        "seconds" from one call to the next (the running mean, or None), "calls",
-        and "is_next".
 
     See Also
     --------
@@ -87,7 +81,6 @@ class Explanation:
     bytes_read: int | None = None
     bytes_written: int | None = None
     bytes_allocated: int | None = None
-    ways: tuple[dict[str, Any], ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """Return the attributes as a dict, for JSON or a table.
@@ -95,7 +88,7 @@ class Explanation:
         Returns
         -------
         dict of str to object
-            The attributes by name: strings, integers, bools and None, and the dicts of the ways.
+            The attributes by name: strings, integers, bools and None.
         """
         return asdict(self)
 
@@ -103,69 +96,47 @@ class Explanation:
         bytes_of = (self.bytes_read, self.bytes_written, self.bytes_allocated)
         sizes = zip(bytes_of, ("read", "written", "allocated"), strict=True)
         threads = "unknown" if self.threads is None else self.threads
-        ways = "\nways      " * bool(self.ways) + "\n          ".join(map(_line, self.ways))
         return f"""\
 strategy  {self.strategy}: {self.reason}
 loop      {self.loop or "none"}{", with stores past the cache" * self.past_cache}
 threads   {threads}: {self.threads_reason}
 bytes     {", ".join([f"{n} {what}" for n, what in sizes if n is not None]) or "unknown"}
-parts     {self.parts}{ways}"""
-
-
-def _line(way: dict[str, Any]) -> str:
-    seconds, calls, following = way["seconds"], way["calls"], ", next" * way["is_next"]
-    mean = "not measured yet" if seconds is None else f"{seconds * 1e6:.0f} µs from call to call"
-    return f"{way['name']}: {mean}, {calls} call{'s' * (calls != 1)}{following}"
-
-
-def _listed(ways: Ways | None, nbytes: int) -> tuple[dict[str, Any], ...]:
-    """Return the ways, for copies of `nbytes` bytes, if there is a choice."""
-    if ways is None or len(ways.means) == 1:
-        return ()
-    seconds = [mean * nbytes or None for mean in ways.means]
-    return tuple(
-        {"name": name, "seconds": mean, "calls": calls, "is_next": i == ways.way}
-        for i, (name, mean, calls) in enumerate(zip(ways.names, seconds, ways.calls, strict=True))
-    )
+parts     {self.parts}"""
 
 
 def explain_object(x: Any, request: Request, out: Any, copy: Any) -> Explanation:
     """Explain the split of an object."""
-    if is_dask_array(x):
-        return Explanation("dask", _REASONS["dask"], len(split_lazily(x, request, out, copy)))
-    given = adapt(x, copy)
-    measured = None
-    if copy is True and TORCH.in_reach(given.x) and given.x.is_cpu:
-        planned, nbytes = request.plan_of(given.shape), given.x.nbytes
-        with contextlib.suppress(RuntimeError):  # torch refuses an output
-            if out is None:
-                measured = ways_of_operator(given.x, planned)
-            elif targets_of_operator(given.x, planned, out) is not None:
-                measured = ONE_WAY
-    if measured is not None:
-        by_torch = _REASONS["torch"], len(planned), None, False, None, "torch decides"
-        allocated = nbytes if out is None else 0
-        ways = _listed(measured, nbytes)
-        return Explanation("library", *by_torch, nbytes, nbytes, allocated, ways)
-    with contextlib.nullcontext() if given.array is not None else our_refusals(given):
-        who, plan, copies, *_ = decide(given, request, out, copy)
-    parts = len(plan or request.plan_of(given.shape))
-    if who == "nobody":
+    given = adapter_of(x, copy)
+    if given.library == "Dask":
+        return Explanation("dask", _REASONS["dask"], len(run(given, request, out, copy)))
+    try:
+        way, decided, moves, *_ = decide(given, request, out, copy)
+    except Exception as error:
+        refusal = refusal_of(error, given)
+        if refusal is error:
+            raise
+        raise refusal from error
+    plan = request.plan_of(given.shape) if decided is None else decided
+    parts = len(plan)
+    if way == "views":
         why = "no thread copies"
         return Explanation("views", _REASONS["views"], parts, None, False, 0, why, 0, 0, 0)
-    if not copies:
+    if way == "library" and decided is None:
         return Explanation("library", _REASONS["library"], parts)
-    array, copied, layout, _ = copies[0]
-    sizes = array.nbytes, array.nbytes, array.nbytes if out is None else 0
-    if layout is None:
-        reason = copied.why_numpy()
+    if way == "library":
+        by_torch, n = (_REASONS["torch"], parts, None, False, None, "torch decides"), given.x.nbytes
+        return Explanation("library", *by_torch, n, n, n if out is None else 0)
+    array, how, layout, _ = moves[0]
+    nbytes = array.nbytes
+    sizes = nbytes, nbytes, nbytes if out is None else 0
+    if layout is None or is_first(plan, x, out):
+        reason = how.why_numpy() if layout is None else "first copy"
         strategy = "object loop" if reason == "object loop" else "slices"
         why = "NumPy copies on the thread that calls split"
         return Explanation(strategy, _REASONS[reason], parts, None, False, 1, why, *sizes)
-    count, why = threads.explain(array.nbytes)
-    how = _REASONS["compiled"], parts, layout.loop, bool(layout.stream), count, why
-    ways = _listed(copied.ways, array.nbytes) if count > 1 else ()
-    return Explanation("compiled", *how, *sizes, ways)
+    count, why = threads.explain(nbytes)
+    made = _REASONS["compiled"], parts, layout.loop, bool(layout.stream), count, why
+    return Explanation("compiled", *made, *sizes)
 
 
 Explanation.__module__ = "splitjit"

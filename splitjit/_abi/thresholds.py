@@ -1,0 +1,90 @@
+"""Where one way of copying begins to pay: all such numbers, each with the figure that set it.
+
+Times were measured on two cores of an AMD EPYC in November 2026, unless a line says otherwise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+LARGE = 1 << 19
+"""Bytes from which a copy is large: the GIL is released, helpers may share the copy, the block of
+its parts is kept for reuse, and objects are assigned by a compiled loop. One thread copies as much
+in 25 us; waking a helper takes 5 us, and it comes 30 us later."""
+
+LONG_RUN = 1 << 9
+"""Bytes from which on a run is long. Torch's own operator splits contiguous tensors of long runs:
+its threads are awake in a torch program. Ordinary stores of long runs pay if a large cache can hold
+the array."""
+
+
+@dataclass(slots=True)
+class Thresholds:
+    """The numbers that Python reads when it needs them. Tests set others on `THRESHOLDS`.
+
+    Attributes
+    ----------
+    load_from, load_after : int
+        Kernels are loaded by the first split of so many bytes, or by so many smaller ones. Loading
+        takes 35 ms, once per process. Kernels save 10 to 100 us of a split of 64 KB, and 3 us of a
+        small one.
+    compile_from, compile_after : int
+        The same for kernels that the cache lacks. Compiling takes seconds, once per installation.
+    large : int
+        See `LARGE`.
+    part : int
+        Bytes of a part from which on kernels copy more parts than a plan keeps anything of. Each
+        call lays out all parts, which takes longer than slicing an array.
+    stream_from : (int, int)
+        Bytes from which on stores bypass the cache, for short and for long runs. They win from
+        about 16 MB on, and lose inside the cache; `splitjit._runtime.cores` knows its size.
+    """
+
+    load_from: int = 1 << 16
+    load_after: int = 500
+    compile_from: int = 1 << 22
+    compile_after: int = 20_000
+    large: int = LARGE
+    part: int = 1 << 12
+    stream_from: tuple[int, int] = (15 << 20, 15 << 20)
+
+
+THRESHOLDS = Thresholds()
+
+
+@dataclass(slots=True)
+class TeamThresholds:
+    """Who is asked to help; see `splitjit._kernels.core.team`, which reads them from its record.
+
+    Attributes
+    ----------
+    chunk : int
+        Bytes of a chunk at least. The caller may have to wait for one that a helper has begun.
+    wake_from : int
+        Bytes from which on a copy wakes helpers that sleep. A woken helper comes about 50 us later;
+        one thread copies 4 MB in 250 us.
+    awake : int
+        Nanoseconds for which a helper waits awake, about as long as a wake takes: so waiting costs
+        at most twice what the best choice would.
+    stopped : int
+        Nanoseconds that a caller waits for a helper's chunk before it counts as stopped. A chunk
+        takes 10 to 50 us, and up to 500 us right after a rest; a time slice of another program
+        takes 4 ms. With 200 us, bursts of 11 MB took 830 to 1100 us per split in place of 580
+        to 920, and a busy machine was no faster.
+    pause : int
+        For how many times as long helpers are left alone after they were stopped, or did not come.
+        So a busy machine costs at most a twentieth.
+    asleep_share, awake_share : int
+        Bytes that a helper must get: to be worth its wake, or if it is awake.
+    """
+
+    chunk: int = 1 << 17
+    wake_from: int = 4 << 20
+    awake: int = 50_000
+    stopped: int = 1_000_000
+    pause: int = 20
+    asleep_share: int = 1 << 20
+    awake_share: int = 1 << 18
+
+
+TEAM = TeamThresholds()

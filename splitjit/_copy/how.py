@@ -1,0 +1,345 @@
+"""How arrays of one plan, dtype and strides are copied: by NumPy at first, and then by kernels.
+
+For small arrays, checks in Python take much longer than the copy, because each array attribute is
+a Python object. The builtin functions of `splitjit._kernels.core.entry` read array and list fields
+straight from memory, and make arrays through NumPy's C API. If an array is not as expected, they
+copy nothing, and Python decides.
+
+Making objects may start the garbage collector, and a finalizer may drop the `How`. So the ``self``
+of each builtin function is its record, which owns everything that compiled code reads.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import sys
+from collections.abc import Callable, Sequence
+from ctypes import addressof
+from time import perf_counter
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from splitjit._abi.builtins import call
+from splitjit._abi.calls import EXPECTED, LayoutRequest
+from splitjit._abi.kernels import LOOPS
+from splitjit._abi.layout_record import ALIGNMENT, HEADER, WORD, most_words
+from splitjit._abi.thresholds import THRESHOLDS
+from splitjit._copy import buffers, slices
+from splitjit._copy.buffers import address_of, words_of
+from splitjit._plan.plan import MOST_PARTS, Plan
+from splitjit._runtime import threads
+from splitjit._runtime.cores import NUMBA_THREADS
+from splitjit._runtime.loading import LOADER, NATIVE, can_read_arrays, never_compiles
+
+_WORD = ctypes.c_int64
+
+
+class CopyLayout:
+    """A copy, in as few dims as the strides of both sides allow.
+
+    Attributes
+    ----------
+    record : ndarray of int64
+        The layout record, see `splitjit._abi.layout_record`, which the layouter wrote.
+    address : int
+        The address of the record, valid while this object exists.
+    loop : str
+        The loop that copies, one of `splitjit._abi.kernels.LOOPS`.
+    stream : int
+        1 if stores of full cache lines bypass the cache, because the array is large.
+    block : int
+        The bytes of a block for the parts.
+    """
+
+    __slots__ = ("address", "block", "loop", "record", "stream")
+
+    def __init__(self, memory: Any, block: int) -> None:
+        self.record: np.ndarray = np.frombuffer(memory, np.int64)
+        self.address = addressof(memory)
+        self.loop, self.stream = LOOPS[memory[HEADER.loop]], memory[HEADER.stream]
+        self.block = block
+
+    def copy(self) -> CopyLayout:
+        """Return an equal layout with its own record."""
+        return CopyLayout((_WORD * self.record.size).from_buffer_copy(self.record.data), self.block)
+
+
+def lay_out(
+    plan: Plan,
+    strides: tuple[int, ...],
+    itemsize: int,
+    parts: Sequence[np.ndarray] | None = None,
+) -> CopyLayout:
+    """Lay out the copy of an array that has elements. The core is loaded.
+
+    Parameters
+    ----------
+    plan : Plan
+        A plan of the source's shape.
+    strides : tuple of int
+        The source's strides in bytes.
+    itemsize : int
+        Bytes of an element.
+    parts : sequence of ndarray, optional
+        The arrays for the parts, already checked; target offsets are addresses. By default,
+        parts lie in a block, see `splitjit._copy.buffers.allocate_parts`, and target offsets are
+        relative to its start.
+    """
+    rank, count = len(plan.shape), len(plan.sizes)
+    record = (_WORD * most_words(rank, count))()
+    given = [*plan.shape, *strides, *plan.sizes]
+    given += words_of(parts or ())
+    tables = (_WORD * len(given))(*given)
+    shape = addressof(tables)
+    sizes = shape + WORD * 2 * rank
+    request = LayoutRequest(
+        rank, plan.axis, count, itemsize, shape, sizes,
+        0 if parts is None else sizes + WORD * count, WORD * (1 + 2 * rank),
+        *THRESHOLDS.stream_from, addressof(record),
+    )  # fmt: skip
+    return CopyLayout(record, call(NATIVE.lay_out, request))
+
+
+# ---- the record of the builtin functions -------------------------------------------------------
+
+
+class _Record(np.ndarray):
+    """An `Expected` record in memory, which keeps everything that it points to alive.
+
+    Attributes
+    ----------
+    kept : tuple
+    """
+
+    kept: tuple[Any, ...]
+
+
+@functools.cache
+def _reads_arrays() -> bool:
+    """Return whether builtin functions can read arrays here; if so, lend blocks. Core is loaded."""
+    if not can_read_arrays():
+        return False
+    buffers.POOL.load()
+    return True
+
+
+def _record(plan: Plan, x: np.ndarray, layout: CopyLayout, loop: int) -> _Record:
+    """Write what builtin functions expect of arrays such as `x`."""
+    steps = [(n - 1) * stride for n, stride in zip(plan.shape, x.strides, strict=True)]
+    is_large, into = x.nbytes >= THRESHOLDS.large, layout.copy()
+    expected = buffers.expected(
+        list_type=id(list),
+        none=id(None),
+        dtype=id(x.dtype),
+        rank=len(plan.shape),
+        axis=plan.axis,
+        count=len(plan.sizes),
+        start=sum([step for step in steps if step < 0]),
+        stop=sum([step for step in steps if step > 0]) + x.itemsize,
+        stream=layout.stream,
+        loop=loop,
+        fresh=layout.address,
+        into=into.address,
+        blocks=buffers.POOL.address,
+        nbytes=layout.block if is_large else layout.block + ALIGNMENT,
+        team=threads.TEAM.address if is_large else 0,
+        releases_gil=is_large or _may_wait(x),
+    )
+    record = np.array([*expected, *plan.shape, *x.strides, *plan.sizes], np.int64).view(_Record)
+    shape = record.ctypes.data + WORD * len(expected)
+    record[EXPECTED.shape], record[EXPECTED.sizes] = shape, shape + WORD * 2 * len(plan.shape)
+    record.kept = (x.dtype, layout, into)
+    return record
+
+
+def _may_wait(x: np.ndarray) -> bool:
+    """Return whether reading an array may wait for a disk, because it is a memory map."""
+    return issubclass(type(x.base), np.memmap)  # `isinstance` asks a foreign base for its class
+
+
+# ---- how arrays are copied -----------------------------------------------------------------
+
+
+class How:
+    """How arrays of one plan, dtype and strides are copied.
+
+    NumPy copies until kernels are loaded; see `splitjit._runtime.loading`. A `How` does not refer
+    to its plan, which would keep both alive until Python collects cycles.
+
+    Parameters
+    ----------
+    nbytes : int
+    why : str
+        Why kernels never make this copy, or an empty string.
+
+    Attributes
+    ----------
+    fresh : callable
+        ``fresh(x)`` copies `x` to new parts in one block, each aligned to a cache line, and returns
+        them in a list. It returns None, and copies nothing, if `x` is not as expected or if NumPy
+        copies.
+    into : callable
+        ``into(x, outputs)`` copies `x` to the arrays of the list `outputs`, and returns whether it
+        did. If an array is not as expected, or if two arrays may share memory, it copies nothing.
+    nbytes : int
+        Bytes of all parts.
+    layout : CopyLayout or None
+        The layout of the compiled copy to a block of fresh parts; None if NumPy copies.
+    """
+
+    __slots__ = ("_needs", "_why", "fresh", "into", "layout", "nbytes")
+
+    def __init__(self, nbytes: int, why: str) -> None:
+        # No dtype is kept: equal dtypes may differ in metadata, or in the class of their items.
+        self.nbytes, self._why = nbytes, why
+        self._needs = "core"  # the kernel to load next: the core, which lays out, and then the loop
+        self.layout: CopyLayout | None = None
+        self.fresh: Callable[[Any], list[np.ndarray] | None] = _not_yet
+        self.into: Callable[[Any, list[Any]], int | None] = _not_yet
+
+    def at_once(self, plan: Plan, x: Any, out: Any) -> list[Any] | None:
+        """Copy an object if it and the arrays of `out` are as expected; else return None."""
+        if out is None:
+            return self.fresh(x)
+        if type(out) is list or type(out) is tuple:
+            given = list(out)  # nobody else changes this list
+            if self.into(x, given):
+                return given
+        return None
+
+    def why_numpy(self) -> str:
+        """Return why NumPy copies, as a key of the reasons that `explain` gives."""
+        if self._why:
+            return self._why
+        if never_compiles():
+            return "no compiler"
+        return "not loaded" if LOADER.pays(self._needs, self.nbytes) else "not yet"
+
+    def layout_for(
+        self, plan: Plan, x: np.ndarray, parts: list[np.ndarray] | None
+    ) -> CopyLayout | None:
+        """Return the compiled copy to new parts, or to checked ones; None if NumPy copies.
+
+        Kernels are loaded first if it is time.
+        """
+        if not self._use_kernels(plan, x):
+            return None
+        if parts is None:
+            return self.layout
+        layout = lay_out(plan, x.strides, x.itemsize, parts)
+        return layout if LOADER.get(layout.loop, x.nbytes) else None  # some outputs have gaps
+
+    def _use_kernels(self, plan: Plan, x: np.ndarray) -> bool:
+        """Return whether kernels copy to new parts; load them first if it is time."""
+        if self.layout is None and not self._why and LOADER.get(self._needs, x.nbytes):
+            layout = lay_out(plan, x.strides, x.itemsize)
+            self._needs = layout.loop
+            functions = LOADER.get(layout.loop, x.nbytes)
+            if functions is not None:
+                if len(plan.sizes) <= MOST_PARTS and not threads.ON_NUMBA and _reads_arrays():
+                    record = _record(plan, x, layout, functions[layout.loop])
+                    made = NATIVE.fresh(record), NATIVE.into(record)
+                    self.fresh, self.into = (
+                        map(_limited, made) if x.nbytes >= THRESHOLDS.large else made
+                    )
+                self.layout = layout
+        return self.layout is not None
+
+    def copy(
+        self, plan: Plan, x: np.ndarray, layout: CopyLayout | None, parts: list[np.ndarray] | None
+    ) -> list[np.ndarray]:
+        """Copy an array to new parts, or to arrays that have passed all checks; return them.
+
+        Parameters
+        ----------
+        plan : Plan
+        x : ndarray
+        layout : CopyLayout or None
+            The compiled copy to these parts; None if NumPy copies.
+        parts : list of ndarray or None
+        """
+        if layout is None:
+            LOADER.splits += not self._why
+            if parts is None:
+                return buffers.retry(slices.fresh, x, plan.axis, plan.sizes)
+            slices.into(x, plan.slices, parts)
+            return parts
+        target = 0
+        if parts is None:
+            made = self.fresh(x)
+            if made is not None:
+                return made
+            parts, target = buffers.allocate_parts(plan, x.dtype)
+        arguments = layout.stream, target, address_of(x), layout.address
+        threads.run_loop(LOADER.loaded[layout.loop][layout.loop], self.nbytes, arguments)
+        return parts
+
+
+def _limited(copy: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that reads the limits on threads before it makes a large copy."""
+    team = threads.TEAM
+
+    def copy_large(*arguments: Any) -> Any:
+        numba = sys.modules.get(NUMBA_THREADS)  # its limit counts as soon as it is set
+        if perf_counter() >= team.limits_until or hasattr(numba, "_get_num_threads"):
+            team.read_limits()
+        return copy(*arguments)
+
+    return copy_large
+
+
+def _not_yet(*given: Any) -> None:
+    """Copy nothing, because NumPy copies."""
+
+
+def _why_never(plan: Plan, x: np.ndarray) -> str:
+    """Return why kernels never make a copy, as `How.why_numpy` does, or "" if they may."""
+    if x.dtype.hasobject:
+        return "object loop" if slices.suits_object_loop(x.nbytes) else "objects"
+    if not x.nbytes:
+        return "empty"
+    count = len(plan.sizes)
+    return "small parts" if count > MOST_PARTS and x.nbytes < count * THRESHOLDS.part else ""
+
+
+def is_first(plan: Plan, x: Any, out: Any) -> bool:
+    """Return whether NumPy copies the first small array of a shape, which may be the only one."""
+    if plan._how is not None or out is not None or type(x) is not np.ndarray:
+        return False
+    is_small: bool = x.shape == plan.shape and x.nbytes < THRESHOLDS.load_from
+    return is_small
+
+
+def _copy_first(plan: Plan, x: Any, out: Any) -> list[Any] | None:
+    """Copy a first small array, which takes less time than to decide how; else return None."""
+    if type(x) is np.ndarray:
+        x = x.view()  # another thread or a finalizer may change the shape of the caller's array
+    if not is_first(plan, x, out):
+        return None
+    LOADER.splits += not _why_never(plan, x)
+    plan._use(_SECOND)
+    return slices.fresh(x, plan.axis, plan.sizes)
+
+
+FIRST = SimpleNamespace(at_once=_copy_first)
+"""How the first array of a plan is copied."""
+
+_SECOND = SimpleNamespace(at_once=lambda plan, x, out: None)
+"""How the second one is: `splitjit._copy.run` decides."""
+
+
+def how_of(plan: Plan, x: np.ndarray) -> How:
+    """Return how arrays such as `x` are copied; cached in the plan."""
+    key = x.dtype, x.strides, _may_wait(x)
+    try:
+        how: How | None = plan._hows.get(key)
+    except Exception:  # a StringDType is hashable only if its na_object is
+        how = None
+    if how is None:
+        how = How(x.nbytes, _why_never(plan, x))
+        if x.dtype.kind != "T":  # a StringDType owns its array's text, which the plan would keep
+            plan._keep(key, how)
+    return how

@@ -1,0 +1,147 @@
+"""Dask arrays are split lazily: one task copies each piece of a chunk.
+
+A part may end inside a chunk of the array, or between two chunks::
+
+    chunks of x   |    0    |    1    |    2    |
+    parts         |  a  |         b       |  c  |
+    chunks of a   | 0,0 |
+    chunks of b         |0,1|    1    |2,0|
+    chunks of c                           |2,1|
+
+One task for `a` and one for `b` copy their pieces of chunk 0. All of chunk 1 lies in `b`, so
+chunk 1 itself becomes a chunk of `b`. Chunks are never merged, and nothing is computed
+before the parts are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from splitjit._inputs.input import Input, Request
+from splitjit._plan.arguments import normalize_axis
+from splitjit._plan.plan import Plan, check_shape, values_of_rule
+from splitjit.errors import OUT, SplitError, SplitTypeError, X
+
+
+class Lazy(Input):
+    """A Dask array. Its parts are Dask arrays, which Dask computes when they are needed.
+
+    Its tasks call `copy_piece`, which splits a chunk.
+    """
+
+    __slots__ = ("_copy_piece",)
+
+    library = "Dask"
+
+    def __init__(self, x: Any, copy_piece: Callable[..., Any]) -> None:
+        self.x, self.array, self._copy_piece = x, None, copy_piece
+
+    def made_by_library(self, request: Request, copy: bool) -> list[Any]:
+        """Return slices of the array, or parts whose tasks copy."""
+        x, plan = self.x, self._planned(request)
+        if not copy:
+            return [x[index] for index in plan.slices]
+        if type(x._meta) is not np.ndarray:
+            kind = type(x._meta).__name__
+            received, rule = f"{X} with chunks of type {kind}", "chunks must be of type ndarray"
+            hint = "copy=False slices chunks of other types"
+            raise SplitTypeError.of(received, rule, hint)
+        if hasattr(x, "expr"):
+            rule = "Dask's experimental array.query-planning must be off"
+            hint = "copy=False slices with query planning"
+            raise SplitError.of(f"{X} with query planning", rule, hint)
+        pieces = _pieces(x.chunks[plan.axis], plan.sizes)
+        return [_part(x, plan.axis, each, self._copy_piece) for each in pieces]
+
+    def targets_of_library(self, request: Request, out: Any) -> None:
+        """Refuse `out`."""
+        self._planned(request)
+        rule = "only dask.array.store writes lazy arrays"
+        raise SplitError.of(f"{OUT} for a Dask array", rule)
+
+    def refused(self, error: Exception) -> bool:
+        """Return that errors of Dask reach the user."""
+        return False
+
+    def _planned(self, request: Request) -> Plan:
+        """Return the plan. Along other axes, extents may be unknown: tasks split any chunks."""
+        shape = self.x.shape
+        plan = _plan_of(shape, request) if request.plan is None else request.plan
+        if len(shape) != len(plan.shape) or not all(
+            n == m or math.isnan(n) for n, m in zip(shape, plan.shape, strict=True)
+        ):
+            check_shape(plan, shape)
+        _check_length_is_known(shape, plan.axis)
+        return plan
+
+
+def _plan_of(shape: tuple[Any, ...], request: Request) -> Plan:
+    """Plan by a rule, with 0 for unknown extents, which are NaN."""
+    if not any(map(math.isnan, shape)):
+        return request.plan_of(shape)
+    axis = normalize_axis(request.axis, shape)
+    _check_length_is_known(shape, axis)
+    try:
+        return request.plan_of(tuple([0 if math.isnan(n) else n for n in shape]))
+    except SplitError as error:
+        received = values_of_rule(shape, axis, request.rule)
+        raise type(error).of(received, *error.texts[1:]) from None
+
+
+def _check_length_is_known(shape: tuple[Any, ...], axis: int) -> None:
+    if math.isnan(shape[axis]):
+        rule = f"the sizes of the chunks along axis {axis} must be known"
+        raise SplitError.of(f"{X} of shape {shape}", rule, f"call {X}.compute_chunk_sizes()")
+
+
+Cut = tuple[int, int, int]
+"""The lengths of a chunk before, in and after a piece."""
+
+
+def _pieces(chunks: Sequence[int], sizes: Sequence[int]) -> Iterator[list[tuple[int, Cut]]]:
+    """Yield the pieces of each part: the index of a chunk, and how it is cut."""
+    chunk = start = 0
+    for size in sizes:
+        pieces = []
+        while size:
+            length = min(size, chunks[chunk] - start)
+            if length:
+                pieces.append((chunk, (start, length, chunks[chunk] - start - length)))
+            size -= length
+            start += length
+            if start == chunks[chunk]:
+                chunk, start = chunk + 1, 0
+        yield pieces
+
+
+def _part(x: Any, axis: int, pieces: list[tuple[int, Cut]], copy_piece: Callable[..., Any]) -> Any:
+    if not pieces:
+        return _empty(x, axis)
+    lengths = tuple([length for _, (_, length, _) in pieces])
+    cuts = {
+        i: cut for i, (_, cut) in enumerate(pieces) if sum(cut) > cut[1]
+    }  # the others are whole
+    # Not `x[index]`: Dask's task for it copies pieces of less than half of a chunk, by NumPy.
+    chunks = x.blocks[(*[slice(None)] * axis, [chunk for chunk, _ in pieces])]
+    return chunks.map_blocks(
+        copy_piece,
+        cuts,
+        axis,
+        chunks=(*x.chunks[:axis], lengths, *x.chunks[axis + 1 :]),
+        meta=x._meta,
+        token="splitjit-part",  # Dask groups task times by name prefix
+    )
+
+
+def _empty(x: Any, axis: int) -> Any:
+    """Return a part of length 0. If an extent of `x` is unknown, only its chunks know it."""
+    from dask.array import empty
+
+    if any(map(math.isnan, x.shape)):
+        return x[(*[slice(None)] * axis, slice(0))]
+    chunks = (*x.chunks[:axis], (0,), *x.chunks[axis + 1 :])
+    return empty(tuple(map(sum, chunks)), dtype=x.dtype, chunks=chunks)

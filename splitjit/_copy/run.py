@@ -1,0 +1,216 @@
+"""From an object and a request to parts: `decide` which of four ways makes them, and `run` it.
+
+==========  =========================================================================
+way         who makes the parts
+==========  =========================================================================
+views       nobody copies: the parts are views (``copy=False``)
+numpy       NumPy's slices, and a loop over Python objects
+compiled    compiled loops
+library     the library of the object: torch's own operator, or its slices
+==========  =========================================================================
+
+Every public function comes in here, `explain` too: it prints the decision. The plan keeps a `How`
+for each dtype and strides, so later calls for plain arrays need a single lookup, and no decision.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from splitjit._copy.how import CopyLayout, How, how_of
+from splitjit._copy.outputs import check_memory, check_out
+from splitjit._inputs.adapt import adapt, memory
+from splitjit._inputs.arrays import is_dask_array
+from splitjit._inputs.input import Input, Request, by_plan
+from splitjit._inputs.torch.memory import TORCH
+from splitjit._inputs.torch.tensors import tensor_input
+from splitjit._plan.arguments import check_views
+from splitjit._plan.plan import Plan
+from splitjit._runtime.threads import one_thread
+from splitjit.errors import SplitError, SplitTypeError, X, kind_of, reason
+
+
+class Move(NamedTuple):
+    """An array to copy: the memory of the object, or the mask of a masked array.
+
+    Attributes
+    ----------
+    x : ndarray
+    how : How
+    layout : CopyLayout or None
+        The compiled copy; None if NumPy copies.
+    parts : list of ndarray or None
+        The checked arrays for the parts; None for new ones.
+    """
+
+    x: np.ndarray
+    how: How
+    layout: CopyLayout | None
+    parts: list[np.ndarray] | None
+
+
+class Decision(NamedTuple):
+    """How an object will be split. All checks have passed, and nothing has been written.
+
+    Attributes
+    ----------
+    way : str
+        ``"views"``, ``"numpy"``, ``"compiled"`` or ``"library"``.
+    plan : Plan or None
+        None if the library makes the parts of a shape that may have symbols.
+    moves : sequence of Move
+        What NumPy or compiled loops copy.
+    out : list or None
+        The objects that the user gave for the parts.
+    views : list or None
+        The values that the library writes to `out`. Without them, and with a plan, torch's own
+        operator writes the parts.
+    """
+
+    way: str
+    plan: Plan | None = None
+    moves: Sequence[Move] = ()
+    out: list[Any] | None = None
+    views: list[Any] | None = None
+
+
+def run(x: Any, request: Request, out: Any = None, copy: Any = True) -> list[Any]:
+    """Split an object, or its adapter; see `splitjit.split`."""
+    given = adapter_of(x, copy)
+    if given.is_traced():  # a compiler that traces knows no `try`
+        return _carry_out(decide(given, request, out, copy), given, request)
+    try:
+        return _carry_out(decide(given, request, out, copy), given, request)
+    except Exception as error:
+        refusal = refusal_of(error, given)
+        if refusal is error:
+            raise
+        raise refusal from error
+
+
+def refusal_of(error: Exception, given: Input) -> Exception:
+    """Return our refusal of an object that its own library refuses, or the error itself."""
+    if isinstance(error, SplitError) or given.array is not None or not given.refused(error):
+        return error
+    rule = f"{given.library} refuses: {reason(error)}"
+    return SplitTypeError.of(f"{X} of type {kind_of(given.x)}", rule)
+
+
+def adapter_of(x: Any, copy: Any) -> Input:
+    """Return the adapter of an object, or refuse it; see `adapt` for `copy`."""
+    if type(x) is np.ndarray:
+        return Input(x)
+    if type(x) in TORCH.kinds:
+        return tensor_input(x)
+    if issubclass(type(x), Input):
+        given: Input = x
+        return given
+    if is_dask_array(x):
+        from splitjit._copy.lazy import Lazy  # most programs never need it
+
+        return Lazy(x, copy_piece)
+    return adapt(x, copy)
+
+
+def decide(
+    given: Input, request: Request, out: Any = None, copy: Any = True, by_operator: bool = True
+) -> Decision:
+    """Decide how to split an object; refuse arguments that do not fit.
+
+    `by_operator` is whether the library may make the parts though kernels can, too.
+    """
+    if copy is not True:
+        check_views(out, copy)
+        array = given.array
+        return Decision("views", None if array is None else request.plan_of(array.shape))
+    if by_operator and (found := given.operator(request, out)) is not None:
+        plan, targets = found
+        return Decision("library", plan, out=targets)
+    array = given.array
+    if array is None:
+        return _decide_for_library(given, request, out)
+    plan = request.plan_of(array.shape)
+    if out is None:
+        sources = [array] if given.mask is None else [array, given.mask]
+        return _moving(plan, [(x, None) for x in sources], None)
+    out, pairs = given.targets(out)
+    checked = [(x, check_out(plan, x, parts)) for x, parts in pairs]
+    if len(checked) > 1:  # data and masks must not share memory with each other, either
+        written = [part for _, parts in checked for part in parts]
+        for x, _ in checked:
+            check_memory(x, written, plan.axis)
+    return _moving(plan, checked, out)
+
+
+def _moving(
+    plan: Plan, pairs: Sequence[tuple[np.ndarray, list[np.ndarray] | None]], out: list[Any] | None
+) -> Decision:
+    """Decide whether NumPy or compiled loops copy arrays to new parts, or to checked ones."""
+    moves = []
+    for x, parts in pairs:
+        how = how_of(plan, x)
+        moves.append(Move(x, how, how.layout_for(plan, x, parts), parts))
+    return Decision("numpy" if moves[0].layout is None else "compiled", plan, moves, out)
+
+
+def _decide_for_library(given: Input, request: Request, out: Any) -> Decision:
+    if out is None:
+        return Decision("library")
+    found = given.targets_of_library(request, out)
+    if found is None:  # NumPy reads the values, or refuses
+        return decide(Input(memory(given.x)), request, out)
+    targets, views, places = found
+    if places:
+        *parts, x = places
+        plan = request.plan_of(x.shape)
+        check_out(plan, x, parts)
+    return Decision("library", out=targets, views=views)
+
+
+def _carry_out(decision: Decision, given: Input, request: Request) -> list[Any]:
+    """Split an object; return its parts, or what the user gave for them."""
+    way, plan, moves, out, views = decision
+    if way == "views":
+        return given.made_by_library(request, False) if plan is None else given.views(plan)
+    if way == "library":
+        if plan is not None:
+            with contextlib.suppress(RuntimeError):  # torch refuses the storage, or has no memory
+                return given.made_by_operator(plan, out)
+            return _carry_out(decide(given, request, out, by_operator=False), given, request)
+        if views is None or out is None:
+            return given.made_by_library(request, True)
+        for target, view in zip(out, views, strict=True):
+            target.copy_(view)
+        return out
+    assert plan is not None
+    made = [how.copy(plan, x, layout, parts) for x, how, layout, parts in moves]
+    plan._use(moves[0].how)
+    if out is None:
+        return given.wrap(*made)
+    given.wrote(out, made)
+    return out
+
+
+def copy_piece(
+    chunk: Any, cuts: dict[int, tuple[int, int, int]], axis: int, block_id: tuple[int, ...]
+) -> Any:
+    """Return a part's piece of a chunk of a Dask array. Dask may run this in another process."""
+    sizes = cuts.get(block_id[axis])
+    if sizes is None:
+        return chunk
+    with one_thread():  # Dask runs other tasks on the other cores
+        piece = _split_chunk(chunk, axis, sizes, False)[1]
+        return _split_chunk(piece, 0, piece.shape[:1], True)[0]
+
+
+def _split_chunk(x: Any, axis: int, sizes: tuple[int, ...], copy: bool) -> list[Any]:
+    given = adapt(x)
+    return run(given, by_plan(_plan_of_chunk(given.shape, axis, sizes)), None, copy)
+
+
+_plan_of_chunk = functools.lru_cache(256)(Plan)

@@ -1,0 +1,74 @@
+"""Torch's own operator, ``split_with_sizes_copy``, for tensors that kernels may split no faster.
+
+It is for small tensors, since adapting one for kernels takes longer than copying it, and for long
+runs: in a torch program, torch's threads are awake, and ours are not. Kernels are for tensors with
+short runs, strided and transposed ones.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+import sys
+from operator import attrgetter
+from typing import Any
+
+from splitjit._abi.thresholds import LONG_RUN, THRESHOLDS
+from splitjit._inputs.arrays import do_ranges_meet
+from splitjit._inputs.torch.memory import TORCH
+from splitjit._plan.plan import Plan
+
+
+def suits_operator(x: Any, plan: Plan) -> bool:
+    """Return whether the operator splits a tensor that kernels could reach.
+
+    False if kernels are faster, or if the operator may do anything but what `split` promises.
+    """
+    if not x.is_cpu or x.is_conj() or x.is_neg() or not _is_known(x.dtype):
+        return False  # torch reads lazy values beyond a storage
+    if x.requires_grad and sys.modules["torch"].is_grad_enabled():
+        return True  # it joins the gradients of the parts; our own backward takes longer
+    nbytes: int = x.nbytes
+    if nbytes < THRESHOLDS.large:
+        return True
+    runs = len(plan) * math.prod(plan.shape[: plan.axis])
+    return nbytes >= LONG_RUN * runs and bool(x.is_contiguous())
+
+
+_form = attrgetter("shape", "dtype", "layout", "is_cpu", "requires_grad")
+
+
+def surely_fit(x: Any, plan: Plan, tensors: list[Any]) -> bool:
+    """Return whether torch may write the parts of `x` to tensors.
+
+    Torch itself would resize those of other shapes, write to those that record a gradient, and look
+    neither at shared memory nor at the bounds of a storage. All are contiguous, as `x` is.
+    """
+    if x.requires_grad or [1 for t in tensors if type(t) not in TORCH.kinds]:
+        return False
+    if [1 for tensor in tensors if tensor.is_nested]:  # these have no shape
+        return False
+    forms = [(shape, x.dtype, x.layout, True, False) for shape in plan.output_shapes]
+    if list(map(_form, tensors)) != forms:
+        return False
+    spans, itemsize = [], x.itemsize
+    for one in (x, *tensors):
+        nbytes, start = one.nbytes, one.data_ptr()
+        if not one.is_contiguous() or one.is_conj() or one.is_neg():
+            return False
+        if one.is_inference() and one is not x:
+            return False
+        if one.storage_offset() * itemsize + nbytes > one.untyped_storage().nbytes():
+            return False
+        spans.append((start, start + nbytes))
+    return not do_ranges_meet(spans)
+
+
+@functools.cache
+def _is_known(dtype: Any) -> bool:
+    """Return whether the operator knows a dtype."""
+    with contextlib.suppress(RuntimeError):
+        x = sys.modules["torch"].empty(1, dtype=dtype, device="cpu")
+        return bool(TORCH.split_copy(x, [1]))
+    return False
