@@ -250,7 +250,7 @@ class SplitError(ValueError):
     *fault : int
         Only compiled code passes these numbers: the number of a fault, then the
         values for the fields ``{0}``, ``{1}``, … of its text. In this case
-        ``received`` is empty, and line i of `rule`, counted from 1, is the text of
+        ``received`` is empty, and line i of ``rule``, counted from 1, is the text of
         fault i: the values received, a colon, and the rule. ``{unsigned}`` is value 0 as an
         unsigned word.
     hint : str, default ""
