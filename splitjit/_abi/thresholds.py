@@ -36,8 +36,8 @@ class Thresholds:
         Bytes of a part from which on kernels copy more parts than a plan keeps anything of. Each
         call lays out all parts, which takes longer than slicing an array.
     stream_from : (int, int)
-        Bytes from which on stores bypass the cache, for short and for long runs. They win from
-        about 16 MB on, and lose inside the cache; `splitjit._runtime.cores` knows its size.
+        Bytes from which on stores bypass the cache, for short and for long runs. They lose inside
+        the cache; `splitjit._runtime.cores` knows its size, and sets both.
     """
 
     load_from: int = 1 << 16
