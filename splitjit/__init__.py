@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from splitjit import openvino as openvino
     from splitjit import torch as torch
     from splitjit._api.explain import explain as explain
+    from splitjit._api.join import join as join
+    from splitjit._api.join import stack as stack
     from splitjit._api.warmup import warmup as warmup
     from splitjit._copy.explanation import Explanation as Explanation
 
@@ -34,10 +36,12 @@ __all__ = [
     "SplitTypeError",
     "clear_caches",
     "explain",
+    "join",
     "plan_split",
     "set_buffer_limit",
     "split",
     "split_into",
+    "stack",
     "unstack",
     "warmup",
 ]
@@ -46,6 +50,8 @@ __version__ = "0.2.0"
 _LATER = {
     "explain": "splitjit._api.explain",
     "Explanation": "splitjit._copy.explanation",
+    "join": "splitjit._api.join",
+    "stack": "splitjit._api.join",
     "warmup": "splitjit._api.warmup",
 }
 """Rarely used public names and their modules, imported late: `import splitjit` is faster."""

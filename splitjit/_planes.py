@@ -9,11 +9,11 @@ import numpy as np
 
 from splitjit._api.protocols import Part, Source, SupportsSlices
 from splitjit._api.split import Splittable, split
+from splitjit._inputs.adapt import items_of
 from splitjit._inputs.arrays import as_array
 from splitjit._inputs.input import memory_of
-from splitjit._inputs.torch.tensors import is_tensor
-from splitjit._plan.arguments import listed, normalize_axis
-from splitjit.errors import OUT, SplitError, SplitTypeError
+from splitjit._plan.arguments import normalize_axis
+from splitjit.errors import OUT, SplitError
 
 
 @overload
@@ -90,7 +90,7 @@ def split_planes(
             return without_axis(split(x, 1, axis=axis), axis)
         x = x if hasattr(x, "shape") else as_array(x)
         shape = tuple(x.shape)
-        index, given = normalize_axis(axis, shape), _planes_of(out)
+        index, given = normalize_axis(axis, shape), items_of(out, OUT)
         plane = (*shape[:index], *shape[index + 1 :])
         part = (*shape[:index], 1, *shape[index + 1 :])
         planes = [_with_axis(array, i, plane, part) for i, array in enumerate(given)]
@@ -115,15 +115,6 @@ def without_axis(parts: list[Any], axis: SupportsIndex) -> list[Any]:
     """Return views of parts of length 1 that lack the axis."""
     index = (slice(None),) * normalize_axis(axis, parts[0].shape) if parts else ()
     return [part[(*index, 0, ...)] for part in parts]
-
-
-def _planes_of(out: Any) -> list[Any]:
-    """Return the outputs as a list; those of one array lie along its first axis."""
-    if not isinstance(out, np.ndarray) and not is_tensor(out):
-        return listed(out)
-    if out.ndim == 0:
-        raise SplitTypeError.of(f"{OUT} of rank 0", "must have the parts along its first axis")
-    return [out[i, ...] for i in range(len(out))]
 
 
 def _with_axis(array: Any, i: int, plane: tuple[int, ...], part: tuple[int, ...]) -> Any:

@@ -1,4 +1,4 @@
-"""NumPy's functions that split, with contiguous parts instead of views.
+"""NumPy's functions that split and join, with contiguous parts instead of views.
 
 Port a program with one import: ``from splitjit import numpy as snp``, then ``snp.split`` for
 ``np.split``. Signatures, results and errors are NumPy's. Sequences, such as nested lists, become
@@ -7,7 +7,8 @@ ndarray; their parts are then copied by their own ``copy()``, or returned as the
 none.
 
 The parts differ from NumPy's in one more way: they are copies, so parts of a broadcast array
-(``np.broadcast_to``) take the memory of their full shape.
+(``np.broadcast_to``) take the memory of their full shape. What `concatenate` and `stack` make is
+always C-contiguous, where NumPy's result may have the order of the parts.
 """
 
 from __future__ import annotations
@@ -16,15 +17,25 @@ from collections.abc import Sequence
 from typing import Any, SupportsIndex, overload
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, DTypeLike
 
-import splitjit._api.split as api
+import splitjit as api
 from splitjit._api.protocols import Part, Source, SupportsSlices
 from splitjit._plan.arguments import Indices
 from splitjit._planes import split_planes
 from splitjit.errors import SplitError
 
-__all__ = ["array_split", "dsplit", "hsplit", "split", "unstack", "vsplit"]
+__all__ = [
+    "array_split",
+    "concat",
+    "concatenate",
+    "dsplit",
+    "hsplit",
+    "split",
+    "stack",
+    "unstack",
+    "vsplit",
+]
 
 _Sections = SupportsIndex | Indices
 
@@ -273,6 +284,122 @@ def unstack(x: Any, /, *, axis: SupportsIndex = 0, out: Any = None) -> tuple[Any
     parts: tuple[Any, ...] = (_ORIGINALS["unstack"] or _unstack)(x, axis=axis)
     copies: tuple[Any, ...] = parts if getattr(x, "ndim", 0) == 1 else _copies(parts)
     return copies
+
+
+def concatenate(
+    arrays: Any,
+    /,
+    axis: SupportsIndex | None = 0,
+    out: Any = None,
+    *,
+    dtype: DTypeLike | None = None,
+    casting: Any = "same_kind",
+) -> Any:
+    """Join arrays along an axis; see ``numpy.concatenate``.
+
+    Parameters
+    ----------
+    arrays : sequence of array_like
+        The arrays. NumPy itself joins arrays of several dtypes, and sequences that are no arrays.
+    axis : int or None, default 0
+        The axis along which to join. None joins the flat arrays, by NumPy.
+    out : ndarray, optional
+        The array to write to.
+    dtype, casting : optional
+        With a dtype, NumPy converts and joins.
+
+    Returns
+    -------
+    ndarray
+        A new C-contiguous array, or `out`.
+
+    Raises
+    ------
+    ValueError, TypeError
+        In the same cases as NumPy's function.
+
+    See Also
+    --------
+    splitjit.join : The function of splitjit, also for arrays of other libraries.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import splitjit
+    >>> splitjit.numpy.concatenate([np.zeros((2, 1)), np.ones((2, 2))], axis=1)
+    array([[0., 1., 1.],
+           [0., 1., 1.]])
+    """
+    return _joined("concatenate", arrays, axis, out, dtype, casting)
+
+
+def concat(
+    arrays: Any,
+    /,
+    axis: SupportsIndex | None = 0,
+    out: Any = None,
+    *,
+    dtype: DTypeLike | None = None,
+    casting: Any = "same_kind",
+) -> Any:
+    """Join arrays along an axis; see ``numpy.concat``, which is ``numpy.concatenate``."""
+    return _joined("concatenate", arrays, axis, out, dtype, casting)
+
+
+def stack(
+    arrays: Any,
+    axis: SupportsIndex = 0,
+    out: Any = None,
+    *,
+    dtype: DTypeLike | None = None,
+    casting: Any = "same_kind",
+) -> Any:
+    """Join arrays along a new axis; see ``numpy.stack``.
+
+    Parameters
+    ----------
+    arrays : sequence of array_like
+        The arrays. NumPy itself joins arrays of several dtypes, and sequences that are no arrays.
+    axis : int, default 0
+        Where the result has the new axis.
+    out : ndarray, optional
+        The array to write to.
+    dtype, casting : optional
+        With a dtype, NumPy converts and joins.
+
+    Returns
+    -------
+    ndarray
+        A new C-contiguous array, or `out`.
+
+    Raises
+    ------
+    ValueError, TypeError
+        In the same cases as NumPy's function.
+
+    See Also
+    --------
+    splitjit.stack : The function of splitjit, also for arrays of other libraries.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import splitjit
+    >>> splitjit.numpy.stack([np.zeros((4, 6)), np.ones((4, 6))], axis=-1).shape
+    (4, 6, 2)
+    """
+    return _joined("stack", arrays, axis, out, dtype, casting)
+
+
+def _joined(name: str, arrays: Any, axis: Any, out: Any, dtype: Any, casting: Any) -> Any:
+    """Join ndarrays by splitjit if it takes the arguments, and otherwise by NumPy."""
+    are_plain = type(arrays) in (list, tuple) and {*map(type, arrays)} == {np.ndarray}
+    if are_plain and axis is not None and dtype is None and casting == "same_kind":
+        try:
+            return (api.stack if name == "stack" else api.join)(arrays, axis, out=out)
+        except SplitError:
+            pass
+    return _ORIGINALS[name](arrays, axis=axis, out=out, dtype=dtype, casting=casting)
 
 
 def _unstack(x: Any, axis: SupportsIndex) -> tuple[Any, ...]:

@@ -1,4 +1,4 @@
-"""torch's functions that split, with contiguous parts instead of views.
+"""torch's functions that split and join, with contiguous parts instead of views.
 
 Port a program with one import: ``import splitjit.torch as st``, then ``st.split`` for
 ``torch.split``. Signatures, results and errors are torch's: tuples of tensors. If kernels
@@ -28,20 +28,25 @@ try:
 except ImportError as error:
     raise ImportError("splitjit.torch needs torch: python -m pip install torch") from error
 
+import splitjit
 from splitjit._api.protocols import Part, SupportsSlices
 from splitjit._api.split_plan import by_rule
 from splitjit._copy.run import run
+from splitjit._inputs.torch.memory import look_up
 from splitjit._inputs.torch.tensors import is_compiling, is_tensor, tensor_input
 from splitjit._plan.arguments import rule_of
 from splitjit._planes import split_planes, without_axis
 from splitjit.errors import SplitError
 
 __all__ = [
+    "cat",
     "chunk",
+    "concat",
     "dsplit",
     "hsplit",
     "split",
     "split_with_sizes",
+    "stack",
     "tensor_split",
     "unbind",
     "vsplit",
@@ -49,6 +54,8 @@ __all__ = [
 
 _ORIGINALS = {name: getattr(torch, name) for name in __all__}
 """torch's own functions; a program may replace them with ours."""
+
+look_up()  # before a program replaces them: `splitjit.join` calls torch's own, too
 
 _SPLIT_METHOD: Any = torch.Tensor.split
 """The method that ``torch.split`` calls, which a program may replace, too."""
@@ -286,6 +293,73 @@ def unbind(
         return tuple(split_planes("unbind", input, dim, out, x="input", axis="dim"))
     parts = _parts_of_kernels({"split": 1}, dim, input)
     return tuple(without_axis(list(parts), dim)) or _parts_of_torch("unbind", input, dim)
+
+
+@_with_names_of_numpy
+def cat(tensors: Any, dim: int = 0, *, out: Any = None) -> Any:
+    """Join tensors along a dimension; see ``torch.cat``.
+
+    Parameters
+    ----------
+    tensors : sequence of torch.Tensor
+        The tensors. torch itself joins tensors of several dtypes.
+    dim : int, default 0
+        The dimension along which to join.
+    out : torch.Tensor, optional
+        The tensor to write to.
+
+    Returns
+    -------
+    torch.Tensor
+        A new contiguous tensor, or `out`.
+
+    See Also
+    --------
+    splitjit.join : The function of splitjit, also for arrays.
+    """
+    return _joined("cat", tensors, dim, out)
+
+
+@_with_names_of_numpy
+def concat(tensors: Any, dim: int = 0, *, out: Any = None) -> Any:
+    """Join tensors along a dimension; see ``torch.concat``, which is ``torch.cat``."""
+    return _joined("cat", tensors, dim, out)
+
+
+@_with_names_of_numpy
+def stack(tensors: Any, dim: int = 0, *, out: Any = None) -> Any:
+    """Join tensors along a new dimension; see ``torch.stack``.
+
+    Parameters
+    ----------
+    tensors : sequence of torch.Tensor
+        The tensors. torch itself refuses or joins tensors of several dtypes.
+    dim : int, default 0
+        Where the result has the new dimension.
+    out : torch.Tensor, optional
+        The tensor to write to.
+
+    Returns
+    -------
+    torch.Tensor
+        A new contiguous tensor, or `out`.
+
+    See Also
+    --------
+    splitjit.stack : The function of splitjit, also for arrays.
+    """
+    return _joined("stack", tensors, dim, out)
+
+
+def _joined(name: str, tensors: Any, dim: Any, out: Any) -> Any:
+    """Join tensors by splitjit if it takes them, and otherwise by torch."""
+    given = [*tensors] if type(tensors) in (list, tuple) else []
+    if given and all(map(is_tensor, given)) and not is_compiling():
+        try:
+            return (splitjit.stack if name == "stack" else splitjit.join)(given, dim, out=out)
+        except SplitError:
+            pass
+    return _ORIGINALS[name](tensors, dim, out=out)
 
 
 def _parts(

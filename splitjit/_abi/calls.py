@@ -47,8 +47,8 @@ record
 
 Expected = namedtuple(
     "Expected",
-    "array_type list_type dtype rank axis count start stop stream loop fresh into nbytes "
-    "blocks byte new_array set_base shape sizes none error message team releases_gil",
+    "array_type list_type dtype rank axis count start stop x_flags out_flags stream loop fresh "
+    "into nbytes blocks byte new_array set_base shape sizes none error message team releases_gil",
 )
 """What the builtin functions of a `How` expect of arrays, and what they need to make them.
 
@@ -58,6 +58,8 @@ rank, axis, count
     The rank of all arrays, the axis of the split, the number of parts.
 start, stop
     The byte range of the source, relative to its first element.
+x_flags, out_flags
+    The flags that the source and the outputs must have. A join writes to the source.
 stream
     See `Arguments.stream`.
 loop

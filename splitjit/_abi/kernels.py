@@ -27,6 +27,9 @@ INTERLEAVED = tuple(
 LOOPS = ("plain", "stream", "deinterleave", "transpose")
 """The names of the loops. Each loop is compiled on its own, when a layout first needs it."""
 
+JOIN_LOOPS = ("join_plain", "join_stream", "interleave", "join_transpose")
+"""The same loops in the other direction, in the same order; all in one object file, "join"."""
+
 ADDRESS, METH_O, METH_FASTCALL, METH_STATIC = 0x0, 0x8, 0x80, 0x20
 """How a function is called: by its address; by Python, with ``(self, x)``; or by Python, with
 ``(self, array of arguments, count)``. With `METH_STATIC`, ``self`` is 0, else it is a record."""
@@ -50,6 +53,7 @@ KERNELS: dict[str, dict[str, dict[str, int]]] = {
         },
     },
     **{loop: {f"loops.{loop}": {loop: ADDRESS}} for loop in LOOPS},
+    "join": {"loops.join": dict.fromkeys(JOIN_LOOPS, ADDRESS)},
     "njit_split": {"njit_split": dict.fromkeys(("measure", "make_parts", "copy_parts"), ADDRESS)},
 }
 """The object files, the modules of `splitjit._kernels` in each, and the C functions that these

@@ -207,6 +207,40 @@ class SplitPlan(Plan):
         _check_bound(self, outputs)
         return functools.partial(self, out=outputs)
 
+    def join(self, parts: Sequence[SupportsSlices[Part]] | Part, out: Part | None = None) -> Part:
+        """Join parts of this plan's shapes; the inverse of calling the plan.
+
+        Parameters
+        ----------
+        parts : sequence of array
+            The parts, see :func:`splitjit.join`: part i has the shape ``plan.output_shapes[i]``.
+        out : array, optional
+            The array to write to, see :func:`splitjit.join`.
+
+        Returns
+        -------
+        array
+            A new array of shape ``plan.shape``, or `out`.
+
+        Raises
+        ------
+        SplitError, SplitTypeError
+            If a part has another shape, or in the same cases as :func:`splitjit.join`.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import splitjit
+        >>> plan = splitjit.plan_split((2, 3), [1, 2], axis=1)
+        >>> plan.join([np.zeros((2, 1)), np.ones((2, 2))])
+        array([[0., 1., 1.],
+               [0., 1., 1.]])
+        """
+        from splitjit._copy.join import join_arrays
+
+        joined: Part = join_arrays("join", parts, self.axis, out, self)
+        return joined
+
     def explain(self, x: Any, out: Sequence[Any] | None = None, copy: bool = True) -> Explanation:
         """Say how this plan would split an array now: strategy, loop, threads, bytes, and why.
 

@@ -1,4 +1,4 @@
-"""Compile the kernels that later splits need, or load them from the cache."""
+"""Compile the kernels that later splits and joins need, or load them from the cache."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from splitjit.errors import SplitTypeError, pairs
 
 
 def warmup(dtypes: Iterable[DTypeLike] | None = None) -> None:
-    """Compile the kernels for splits of given dtypes, or load them from the cache.
+    """Compile the kernels for splits and joins of given dtypes, or load them from the cache.
 
-    Without this call, the first splits do this work. After it, no split of these
-    dtypes compiles anything, whatever its shape and layout.
+    Without this call, the first splits do this work. After it, no split or join of
+    these dtypes compiles anything, whatever its shape and layout.
 
     Parameters
     ----------

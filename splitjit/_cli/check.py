@@ -1,4 +1,4 @@
-"""``splitjit check``: compare typical splits with NumPy's, and time them."""
+"""``splitjit check``: compare typical splits with NumPy's, join them back, and time them."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def run(as_json: bool = False) -> int:
         if as_json or not sys.stdout.isatty():  # no table on a screen shows progress
             say(f"{i} of {len(WORKLOADS)}: {workload.name}")
         calls = calls_of(workload)
-        ok, seconds = parts_equal(calls), measure(calls)
+        ok, seconds = parts_equal(calls) and joins_back(workload), measure(calls)
         found.append({**asdict(workload), "ok": ok, "seconds": seconds})
         if not as_json:
             times = map(_duration, seconds.values())
@@ -111,7 +111,7 @@ def run(as_json: bool = False) -> int:
     if as_json:
         print_json({"ok": not wrong, "seconds": taken, "machine": machine, "workloads": found})
     else:
-        said = f"{wrong} workloads WRONG." if wrong else "Every part equals NumPy's, byte for byte."
+        said = f"{wrong} workloads WRONG." if wrong else "Every part equals NumPy's, byte for byte, and joins back."
         print(_MACHINE.format(**machine), f"{said} This check took {taken:.1f} s.", sep="\n")
     return 1 if wrong else 0
 
@@ -169,6 +169,13 @@ def parts_equal(calls: Calls) -> bool:
     """
     expected, made = calls["numpy"](), (calls["out"](), calls["fresh"]())
     return all(len(parts) == len(expected) and all(map(_same, parts, expected)) for parts in made)
+
+
+def joins_back(workload: Workload) -> bool:
+    """Return whether the parts of an array, joined, equal the array."""
+    x = workload.make()
+    parts = splitjit.split(x, axis=workload.axis, **workload.rule)
+    return _same(splitjit.join(parts, workload.axis), x)
 
 
 def _same(part: np.ndarray, reference: np.ndarray) -> bool:

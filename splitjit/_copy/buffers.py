@@ -113,15 +113,28 @@ def allocate_parts(plan: Plan, dtype: np.dtype) -> tuple[list[np.ndarray], int]:
     """
     row = math.prod(plan.shape[: plan.axis] + plan.shape[plan.axis + 1 :]) * dtype.itemsize
     places = list(accumulate([aligned(size * row) for size in plan.sizes], initial=0))
-    nbytes = places.pop()
+    memory, start = _block(places.pop())
+    pairs = zip(plan.output_shapes, places, strict=True)
+    parts = [np.ndarray(shape, dtype, memory, start + at) for shape, at in pairs]
+    return parts, address_of(memory) + start
+
+
+def _block(nbytes: int) -> tuple[np.ndarray, int]:
+    """Allocate a block; return the memory, and where the block starts in it."""
     if nbytes >= THRESHOLDS.large and POOL.lease is not None:
         memory = POOL.lease(nbytes)
     else:
         memory = retry(np.empty, nbytes + ALIGNMENT, np.uint8)
-    address = address_of(memory)
-    start = -address % ALIGNMENT
-    pairs = zip(plan.output_shapes, places, strict=True)
-    return [np.ndarray(shape, dtype, memory, start + at) for shape, at in pairs], address + start
+    return memory, -address_of(memory) % ALIGNMENT
+
+
+def allocate_whole(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """Allocate one C-contiguous array, uninitialized; a large one in a block."""
+    nbytes = math.prod(shape) * dtype.itemsize
+    if dtype.hasobject or nbytes < THRESHOLDS.large:
+        return retry(np.empty, shape, dtype)
+    memory, start = _block(nbytes)
+    return np.ndarray(shape, dtype, memory, start)
 
 
 def empty_parts(plan: Plan, dtype: DTypeLike) -> list[np.ndarray]:

@@ -24,8 +24,9 @@ import numpy as np
 
 from splitjit._abi.builtins import call
 from splitjit._abi.calls import EXPECTED, LayoutRequest
-from splitjit._abi.kernels import LOOPS
+from splitjit._abi.kernels import JOIN_LOOPS, LOOPS
 from splitjit._abi.layout_record import ALIGNMENT, HEADER, WORD, most_words
+from splitjit._abi.structs import C_CONTIGUOUS, WRITEABLE
 from splitjit._abi.thresholds import THRESHOLDS
 from splitjit._copy import buffers, slices
 from splitjit._copy.buffers import address_of, words_of
@@ -126,7 +127,7 @@ def _reads_arrays() -> bool:
     return True
 
 
-def _record(plan: Plan, x: np.ndarray, layout: CopyLayout, loop: int) -> _Record:
+def _record(plan: Plan, x: np.ndarray, layout: CopyLayout, loop: int, joins: bool) -> _Record:
     """Write what builtin functions expect of arrays such as `x`."""
     steps = [(n - 1) * stride for n, stride in zip(plan.shape, x.strides, strict=True)]
     is_large, into = x.nbytes >= THRESHOLDS.large, layout.copy()
@@ -139,6 +140,8 @@ def _record(plan: Plan, x: np.ndarray, layout: CopyLayout, loop: int) -> _Record
         count=len(plan.sizes),
         start=sum([step for step in steps if step < 0]),
         stop=sum([step for step in steps if step > 0]) + x.itemsize,
+        x_flags=WRITEABLE if joins else 0,
+        out_flags=C_CONTIGUOUS if joins else C_CONTIGUOUS | WRITEABLE,
         stream=layout.stream,
         loop=loop,
         fresh=layout.address,
@@ -174,6 +177,8 @@ class How:
     nbytes : int
     why : str
         Why kernels never make this copy, or an empty string.
+    joins : bool
+        Whether arrays are joined: copied from the parts.
 
     Attributes
     ----------
@@ -190,11 +195,11 @@ class How:
         The layout of the compiled copy to a block of fresh parts; None if NumPy copies.
     """
 
-    __slots__ = ("_needs", "_why", "fresh", "into", "layout", "nbytes")
+    __slots__ = ("_joins", "_needs", "_why", "fresh", "into", "layout", "nbytes")
 
-    def __init__(self, nbytes: int, why: str) -> None:
+    def __init__(self, nbytes: int, why: str, joins: bool = False) -> None:
         # No dtype is kept: equal dtypes may differ in metadata, or in the class of their items.
-        self.nbytes, self._why = nbytes, why
+        self.nbytes, self._why, self._joins = nbytes, why, joins
         self._needs = "core"  # the kernel to load next: the core, which lays out, and then the loop
         self.layout: CopyLayout | None = None
         self.fresh: Callable[[Any], list[np.ndarray] | None] = _not_yet
@@ -230,17 +235,25 @@ class How:
         if parts is None:
             return self.layout
         layout = lay_out(plan, x.strides, x.itemsize, parts)
-        return layout if LOADER.get(layout.loop, x.nbytes) else None  # some outputs have gaps
+        return layout if self._loop(layout) else None  # some outputs have gaps
+
+    def _loop(self, layout: CopyLayout) -> int | None:
+        """Return the address of the loop that copies; load it first if it is time."""
+        kernel, name = layout.loop, layout.loop
+        if self._joins:
+            kernel, name = "join", JOIN_LOOPS[LOOPS.index(layout.loop)]
+        self._needs = kernel
+        functions = LOADER.get(kernel, self.nbytes)
+        return None if functions is None else functions[name]
 
     def _use_kernels(self, plan: Plan, x: np.ndarray) -> bool:
         """Return whether kernels copy to new parts; load them first if it is time."""
         if self.layout is None and not self._why and LOADER.get(self._needs, x.nbytes):
             layout = lay_out(plan, x.strides, x.itemsize)
-            self._needs = layout.loop
-            functions = LOADER.get(layout.loop, x.nbytes)
-            if functions is not None:
+            loop = self._loop(layout)
+            if loop is not None:
                 if len(plan.sizes) <= MOST_PARTS and not threads.ON_NUMBA and _reads_arrays():
-                    record = _record(plan, x, layout, functions[layout.loop])
+                    record = _record(plan, x, layout, loop, self._joins)
                     made = NATIVE.fresh(record), NATIVE.into(record)
                     self.fresh, self.into = (
                         map(_limited, made) if x.nbytes >= THRESHOLDS.large else made
@@ -252,6 +265,8 @@ class How:
         self, plan: Plan, x: np.ndarray, layout: CopyLayout | None, parts: list[np.ndarray] | None
     ) -> list[np.ndarray]:
         """Copy an array to new parts, or to arrays that have passed all checks; return them.
+
+        If this `How` joins, the parts are copied to the array.
 
         Parameters
         ----------
@@ -265,7 +280,7 @@ class How:
             LOADER.splits += not self._why
             if parts is None:
                 return buffers.retry(slices.fresh, x, plan.axis, plan.sizes)
-            slices.into(x, plan.slices, parts)
+            slices.into(x, plan.slices, parts, self._joins)
             return parts
         target = 0
         if parts is None:
@@ -274,7 +289,9 @@ class How:
                 return made
             parts, target = buffers.allocate_parts(plan, x.dtype)
         arguments = layout.stream, target, address_of(x), layout.address
-        threads.run_loop(LOADER.loaded[layout.loop][layout.loop], self.nbytes, arguments)
+        loop = self._loop(layout)
+        assert loop is not None  # `layout_for` has loaded it
+        threads.run_loop(loop, self.nbytes, arguments)
         return parts
 
 
@@ -331,15 +348,15 @@ _SECOND = SimpleNamespace(at_once=lambda plan, x, out: None)
 """How the second one is: `splitjit._copy.run` decides."""
 
 
-def how_of(plan: Plan, x: np.ndarray) -> How:
-    """Return how arrays such as `x` are copied; cached in the plan."""
-    key = x.dtype, x.strides, _may_wait(x)
+def how_of(plan: Plan, x: np.ndarray, joins: bool = False) -> How:
+    """Return how arrays such as `x` are copied, or joined to; cached in the plan."""
+    key = x.dtype, x.strides, _may_wait(x), joins
     try:
         how: How | None = plan._hows.get(key)
     except Exception:  # a StringDType is hashable only if its na_object is
         how = None
     if how is None:
-        how = How(x.nbytes, _why_never(plan, x))
+        how = How(x.nbytes, _why_never(plan, x), joins)
         if x.dtype.kind != "T":  # a StringDType owns its array's text, which the plan would keep
             plan._keep(key, how)
     return how

@@ -57,11 +57,20 @@ class Lazy(Input):
         pieces = _pieces(x.chunks[plan.axis], plan.sizes)
         return [_part(x, plan.axis, each, self._copy_piece) for each in pieces]
 
-    def targets_of_library(self, request: Request, out: Any) -> None:
+    def targets_of_library(self, request: Request | None, out: Any) -> None:
         """Refuse `out`."""
-        self._planned(request)
+        if request is not None:
+            self._planned(request)
         rule = "only dask.array.store writes lazy arrays"
         raise SplitError.of(f"{OUT} for a Dask array", rule)
+
+    def joined(self, parts: list[Any], axis: int, out: Any, stacks: bool) -> Any:
+        """Return a Dask array of the chunks of all parts."""
+        if out is not None:
+            self.targets_of_library(None, out)
+        from dask.array import concatenate, stack
+
+        return (stack if stacks else concatenate)(parts, axis)  # type: ignore[no-untyped-call]
 
     def refused(self, error: Exception) -> bool:
         """Return that errors of Dask reach the user."""

@@ -38,16 +38,25 @@ def fresh(x: np.ndarray, axis: int, sizes: Shape) -> list[np.ndarray]:
     return [view.copy() for view in views(x, axis, sizes)]
 
 
-def into(x: np.ndarray, indices: Sequence[Index], parts: Sequence[np.ndarray]) -> None:
-    """Copy `x` to given arrays without checking them; ``x[indices[i]]`` is a view of part i."""
+def into(
+    x: np.ndarray, indices: Sequence[Index], parts: Sequence[np.ndarray], joins: bool = False
+) -> None:
+    """Copy `x` to given arrays without checking them; ``x[indices[i]]`` is a view of part i.
+
+    If `joins`, copy these arrays to `x`.
+    """
     dtype = x.dtype
     if dtype.hasobject:
-        if suits_object_loop(x.nbytes) and assign(parts, list(map(x.__getitem__, indices))):
+        views = list(map(x.__getitem__, indices))
+        if suits_object_loop(x.nbytes) and assign(*((views, parts) if joins else (parts, views))):
             return
     elif dtype.names is not None and dtype.itemsize:
         x, parts = x.view(_bits(dtype)), [part.view(_bits(dtype)) for part in parts]
     for i, index in enumerate(indices):  # `zip` with `strict` takes as long as a small copy
-        parts[i][...] = x[index]
+        if joins:
+            x[index] = parts[i]
+        else:
+            parts[i][...] = x[index]
 
 
 def suits_object_loop(nbytes: int) -> bool:

@@ -22,9 +22,9 @@ import numpy as np
 from splitjit._inputs.arrays import as_array, is_dask_array, refuse_labels, refuse_meaning
 from splitjit._inputs.input import Input, Masked, Request
 from splitjit._inputs.torch.tensors import is_tensor, tensor_input
-from splitjit._plan.arguments import normalize_axis
+from splitjit._plan.arguments import listed, normalize_axis
 from splitjit._plan.plan import Plan
-from splitjit.errors import SplitTypeError, X, kind_of
+from splitjit.errors import SplitError, SplitTypeError, X, kind_of
 
 _SYMBOLIC_TRACE = (
     "torch.fx.symbolic_trace knows no shapes; split in a function with the decorator "
@@ -61,6 +61,18 @@ def adapt(x: Any, copy: Any = True) -> Input:
         hint = f"pass list({X})" if hasattr(kind, "__next__") else ""
         raise SplitTypeError.of(f"{X} of type {kind_of(x)}", "must be an array", hint)
     return Input(array)
+
+
+def items_of(given: Any, name: str) -> list[Any]:
+    """Return the arrays of a sequence, or those along the first axis of one array."""
+    if not isinstance(given, np.ndarray) and not is_tensor(given):
+        try:
+            return listed(given)
+        except SplitError as error:
+            raise error.named("split", keeps_hint=True, out=name) from None
+    if given.ndim == 0:
+        raise SplitTypeError.of(f"{name} of rank 0", "must have the parts along its first axis")
+    return [given[i, ...] for i in range(len(given))]
 
 
 def _refuse_foreign(x: Any) -> None:

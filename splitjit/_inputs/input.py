@@ -121,6 +121,18 @@ class Input:
         """
         return None
 
+    def joins_itself(self, inputs: list[Any], plan: Plan) -> bool:
+        """Return whether the library joins arrays that kernels could join no faster."""
+        return False
+
+    def joined(self, parts: list[Any], axis: int, out: Any, stacks: bool) -> Any:
+        """Return the array that the library of `x` makes of parts; see `splitjit.join`."""
+        if out is not None:
+            rule = f"{self.library} makes the array, and writes to no other"
+            raise SplitTypeError.of(f"{OUT} of type {kind_of(out)}", rule)
+        namespace = self.x.__array_namespace__()
+        return (namespace.stack if stacks else namespace.concat)(parts, axis=axis)
+
     def is_traced(self) -> bool:
         """Return whether a compiler is tracing this code, which knows no `try`."""
         return False
@@ -162,8 +174,8 @@ class Masked(Input):
         pairs = [memory_of(part, f"{OUT}[{i}]") for i, part in enumerate(parts)]
         copies: Copies = [(self.array, [data for data, _ in pairs])]
         if any(mask is not None for _, mask in [(self.array, self.mask), *pairs]):
-            masks = [_mask_of(*pair) for pair in pairs]
-            copies.append((_mask_of(self.array, self.mask), masks))
+            masks = [mask_of(*pair) for pair in pairs]
+            copies.append((mask_of(self.array, self.mask), masks))
         return parts, copies
 
     def wrote(self, out: list[Any], written: list[list[np.ndarray]]) -> None:
@@ -190,5 +202,5 @@ def memory_of(x: Any, name: str) -> tuple[np.ndarray, np.ndarray | None]:
     return data, mask
 
 
-def _mask_of(data: np.ndarray, mask: np.ndarray | None) -> np.ndarray:
+def mask_of(data: np.ndarray, mask: np.ndarray | None) -> np.ndarray:
     return np.ma.make_mask_none(data.shape, data.dtype) if mask is None else mask

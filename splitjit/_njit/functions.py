@@ -87,7 +87,7 @@ def fill_table():
     """Load the functions, or compile them. The calling thread may hold Numba's lock."""
     if TABLE[FUNCTIONS_AT.version]:
         return
-    kernels = {name: LOADER.load_here(name) for name in KERNELS}
+    kernels = {name: LOADER.load_here(name) for name in KERNELS if name != "join"}
     TEAM.read_limits()
     TABLE[:] = Functions(
         version=version(),

@@ -79,13 +79,13 @@ class Plan:
     ----------
     _hows : dict
         How arrays of some dtypes and strides are copied; see `splitjit._copy.how`.
-    _how : object or None
-        The one of them that was used last.
+    _how, _join : object or None
+        The one of them that was used last to split, and to join.
     """
 
     # `__dict__` holds the derived attributes. What later calls need is no field, because
     # `dataclasses.asdict` would copy it.
-    __slots__ = ("__dict__", "_how", "_hows", "axis", "shape", "sizes")
+    __slots__ = ("__dict__", "_how", "_hows", "_join", "axis", "shape", "sizes")
 
     shape: tuple[int, ...]
     axis: int
@@ -106,12 +106,14 @@ class Plan:
         """Set the attributes. The caller has checked the values."""
         self._hows: dict[Any, Any]
         self._how: Any
+        self._join: Any
         put = object.__setattr__  # the dataclass is frozen
         put(self, "shape", shape)
         put(self, "axis", axis)
         put(self, "sizes", sizes)
         put(self, "_hows", {})
         put(self, "_how", None)
+        put(self, "_join", None)
 
     def __len__(self) -> int:
         """Return the number of parts."""
@@ -154,15 +156,16 @@ class Plan:
                 self._hows.clear()
             self._hows[key] = how
 
-    def _use(self, how: object) -> None:
+    def _use(self, how: object, slot: str = "_how") -> None:
         """Remember how the last array was copied, which a slot gives faster than a dict."""
         if len(self.sizes) <= MOST_PARTS:
-            object.__setattr__(self, "_how", how)  # the dataclass is frozen
+            object.__setattr__(self, slot, how)  # the dataclass is frozen
 
     def _forget(self) -> None:
         """Drop all that is kept for later calls."""
         self._hows.clear()
         self._use(None)
+        self._use(None, "_join")
 
 
 def check_shape(plan: Plan, shape: tuple[Any, ...]) -> None:

@@ -33,7 +33,9 @@ import numpy as np
 
 from splitjit._inputs.torch.foreign import shape_of
 
-TORCH: Any = SimpleNamespace(kinds=(), in_mode=lambda: True, in_reach=lambda x: False)
+TORCH: Any = SimpleNamespace(
+    kinds=(), cat=None, stack=None, in_mode=lambda: True, in_reach=lambda x: False
+)
 """What `look_up` has found in torch, once a tensor has been split.
 
 Attributes
@@ -42,6 +44,8 @@ kinds : tuple of type
     Tensor and Parameter.
 split_copy : callable
     Torch's operator ``split_with_sizes_copy``.
+cat, stack : callable
+    Torch's own functions, which a program may replace.
 in_mode : callable
     Tells whether torch does anything else with operators now than to carry them out.
 in_reach : callable
@@ -55,7 +59,7 @@ def look_up() -> None:
     """Look up in torch what each split needs, which costs as much as the checks."""
     torch = sys.modules["torch"]
     TORCH.in_mode, TORCH.in_reach = _reach_of_kernels()
-    TORCH.split_copy = torch.split_with_sizes_copy
+    TORCH.split_copy, TORCH.cat, TORCH.stack = torch.split_with_sizes_copy, torch.cat, torch.stack
     TORCH.kinds = torch.Tensor, torch.nn.Parameter
 
 

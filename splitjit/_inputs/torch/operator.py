@@ -36,6 +36,15 @@ def suits_operator(x: Any, plan: Plan) -> bool:
     return nbytes >= LONG_RUN * runs and bool(x.is_contiguous())
 
 
+def suits_join(tensors: list[Any], plan: Plan) -> bool:
+    """Return whether ``torch.cat`` joins tensors, by the rule of `suits_operator`."""
+    nbytes = sum([int(x.nbytes) for x in tensors])
+    if nbytes < THRESHOLDS.large:
+        return True
+    runs = len(plan) * math.prod(plan.shape[: plan.axis])
+    return nbytes >= LONG_RUN * runs and all(x.is_contiguous() for x in tensors)
+
+
 _form = attrgetter("shape", "dtype", "layout", "is_cpu", "requires_grad")
 
 

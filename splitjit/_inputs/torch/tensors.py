@@ -22,7 +22,7 @@ from splitjit._inputs.input import Copies, Input, Request
 from splitjit._inputs.torch import memory
 from splitjit._inputs.torch.foreign import exceeds, is_planned, shape_of, views_of
 from splitjit._inputs.torch.memory import TORCH, look_up
-from splitjit._inputs.torch.operator import suits_operator, surely_fit
+from splitjit._inputs.torch.operator import suits_join, suits_operator, surely_fit
 from splitjit._plan.arguments import listed
 from splitjit._plan.plan import Plan
 from splitjit.errors import OUT, SplitError, SplitTypeError, X, kind_of
@@ -90,6 +90,16 @@ class Tensor(Input):
         """Return the parts that torch's own operator has made, or has written to tensors."""
         parts = TORCH.split_copy(self.x, plan.sizes, plan.axis, out=targets)
         return list(parts) if targets is None else targets
+
+    def joins_itself(self, inputs: list[Any], plan: Plan) -> bool:
+        """Return whether torch joins the tensors: small ones, and long contiguous runs."""
+        return suits_join([one.x for one in inputs], plan)
+
+    def joined(self, parts: list[Any], axis: int, out: Any, stacks: bool) -> Any:
+        """Return the tensor that torch makes of parts, or writes to `out`."""
+        torch = sys.modules["torch"]
+        join = (TORCH.stack or torch.stack) if stacks else (TORCH.cat or torch.cat)
+        return join(parts, axis, out=out)
 
     @property
     def shape(self) -> tuple[Any, ...]:

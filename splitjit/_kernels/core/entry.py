@@ -13,12 +13,10 @@ from splitjit._abi.kernels import LINE
 from splitjit._abi.layout_record import MAX_RANK, ROW, WORD, most_words
 from splitjit._abi.structs import (
     ARRAY,
-    C_CONTIGUOUS,
     INT_MASK,
     LIST_ITEMS,
     LIST_LENGTH,
     OBJECT_TYPE,
-    WRITEABLE,
     NumpyArray,
 )
 from splitjit._kernels.compiling import jit
@@ -37,7 +35,6 @@ from splitjit._kernels.ir.intrinsics import (
 from splitjit._kernels.ir.intrinsics import call as call_address
 from splitjit._kernels.ir.records import layout_at, part_at, read
 
-_OUTPUT = C_CONTIGUOUS | WRITEABLE  # the flags that outputs must have
 _SHAPE = WORD * MAX_RANK  # bytes
 _MOST_COMPARED = 512
 """An output is compared with up to this many outputs before it; later ones must be in order."""
@@ -58,6 +55,8 @@ def _is_expected(call, source):
         return False
     x = read(NumpyArray, source)
     if x.dtype != call.dtype or x.rank & INT_MASK != call.rank:
+        return False
+    if x.flags & call.x_flags != call.x_flags:
         return False
     shape = words_at(call.shape)
     for d in range(call.rank):
@@ -86,7 +85,7 @@ def _fit(call, source, outputs, layout):
         part = read(NumpyArray, items[i])
         if part.dtype != call.dtype or part.rank & INT_MASK != call.rank:
             return False
-        if part.flags & _OUTPUT != _OUTPUT:
+        if part.flags & call.out_flags != call.out_flags:
             return False
         for d in range(call.rank):
             if words_at(part.shape)[d] != (sizes[i] if d == call.axis else shape[d]):
@@ -151,7 +150,10 @@ def _into(call, source, outputs, layout):
 
 @jit
 def into(record, arguments, count):
-    """``into(x, outputs)``: copy `x` to the arrays of a list; return 1, or 0 if it cannot."""
+    """``into(x, outputs)``: copy `x` to the arrays of a list; return 1, or 0 if it cannot.
+
+    With a loop of a join, copy the arrays to `x`.
+    """
     call, given, done = read(Expected, _data_of(record)), words_at(arguments), 0
     if count == 2 and not call.releases_gil:
         done = _into(call, given[0], given[1], call.into)

@@ -77,13 +77,13 @@ def _write_line(builder, kind, targets, step, offset, source, stream):
 
 
 @jit
-def _copy_items(call, layout, first, last):
-    """Copy the items [first, last) of every part, one by one."""
+def copy_items(call, layout, first, last, move):
+    """Copy the items [first, last) of every part, one by one; `move` is a `move_runs`."""
     for p in range(layout.count):
         part = part_at(layout, p)
         target = call.target + part.target_offset + first * part.run
         source = call.source + part.source_offset + first * layout.source_strides[0]
-        move_runs(target, source, part.run, last - first, part.run, layout.source_strides[0])
+        move(target, source, part.run, last - first, part.run, layout.source_strides[0])
 
 
 @jit
@@ -108,12 +108,12 @@ def deinterleave(task, tasks, arguments):
     stream = call.stream != 0 and skew % part.run == 0 and _lines_coincide(layout)
     if stream:  # the items before the first cache line are copied one by one
         head = min(skew // part.run, last - first)
-        _copy_items(call, layout, first, first + head)
+        copy_items(call, layout, first, first + head, move_runs)
         first += head
     count = (last - first) * part.run // LINE
     source = call.source + part.source_offset + first * layout.source_strides[0]
     targets, offset = layout.rows + WORD * ROW.target_offset, call.target + first * part.run
     _deinterleave_lines(layout.count, part.run, targets, layout.row, offset, source, count, stream)
-    _copy_items(call, layout, first + count * LINE // part.run, last)
+    copy_items(call, layout, first + count * LINE // part.run, last, move_runs)
     if stream:
         fence()

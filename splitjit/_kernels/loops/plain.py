@@ -96,8 +96,8 @@ def copy_range(call, layout, part, first, last, move):
 
 
 @jit
-def plain(task, tasks, arguments):
-    """Copy the share of one task; `arguments` is the address of `Arguments`."""
+def copy_blocks(task, tasks, arguments, move):
+    """Copy the share of one task, block by block; `move` is `move_runs`, or a function like it."""
     call = read(Arguments, arguments)
     layout = layout_at(call.layout)
     blocks, _ = blocks_of(layout, tasks)
@@ -106,4 +106,10 @@ def plain(task, tasks, arguments):
             part = part_at(layout, p)
             first = start_of(block, tasks * blocks, part, call.target, False)
             last = start_of(block + 1, tasks * blocks, part, call.target, False)
-            copy_range(call, layout, part, first, last, move_runs)
+            copy_range(call, layout, part, first, last, move)
+
+
+@jit
+def plain(task, tasks, arguments):
+    """Copy the share of one task; `arguments` is the address of `Arguments`."""
+    copy_blocks(task, tasks, arguments, move_runs)

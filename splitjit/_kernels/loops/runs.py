@@ -40,6 +40,12 @@ def move_runs(target, source, run, count, target_step, source_step):
 
 
 @jit
+def move_runs_back(target, source, run, count, target_step, source_step):
+    """Copy runs the other way, from the target to the source of a split."""
+    move_runs(source, target, run, count, source_step, target_step)
+
+
+@jit
 def stream_runs(target, source, run, count, target_step, source_step):
     """Copy runs: full lines with stores that bypass the cache, partial lines with ordinary ones."""
     out_of_line()

@@ -28,7 +28,7 @@ from splitjit._kernels.ir.llvm import (
     store,
 )
 from splitjit._kernels.ir.variants import loop, move_words, variants, word_variants
-from splitjit._kernels.loops.runs import move_runs
+from splitjit._kernels.loops.runs import move_runs, move_runs_back
 
 _SIZES = [1 << bit for bit in range(TILE.bit_length())]  # item sizes that tiles transpose
 _NEAR = 1 << 15  # source bytes that stay in the L1 cache
@@ -40,54 +40,71 @@ Piece = namedtuple("Piece", "source run lines steps line step")
 """Runs to copy: run i of line k is read at ``source + k * line + i * step``."""
 
 
-@instruction
-def _write_words(builder, table, offset, piece, by_steps):
-    """Write the runs of a piece one by one, with ordinary stores: by steps, or by lines.
+def _words_mover(back):
+    """Return a function that moves words from a piece to its lines, or back."""
 
-    Run i of line k is written to the address in word k of the table, plus ``offset + i * run``. A
-    run has less than ``2 * TILE`` bytes.
-    """
-    source, run, lines, steps, line, step = cgutils.unpack_tuple(builder, piece)
-    for nbytes, starts in word_variants(builder, run, TILE):
-        with builder.if_else(by_steps) as (by_step, by_line):
-            with (
-                by_step,
-                loop(builder, steps, [offset, source], [run, step]) as (place, first),
-                loop(builder, lines, [integer(0), first], [integer(1), line]) as (k, at),
-            ):
-                move_words(builder, _line_at(builder, table, k, place), at, starts, nbytes)
-            with (
-                by_line,
-                loop(builder, lines, [integer(0), source], [integer(1), line]) as (k, first),
-            ):
-                to = _line_at(builder, table, k, offset)
-                size = integer(nbytes) if len(starts) == 1 else run
-                with loop(builder, steps, [to, first], [size, step]) as (to, at):
-                    move_words(builder, to, at, starts, nbytes)
+    @instruction
+    def move_piece(builder, table, offset, piece, by_steps):
+        """Move the runs of a piece one by one, with ordinary stores: by steps, or by lines.
+
+        Run i of line k lies in the line at the address in word k of the table, plus ``offset +
+        i * run``. A run has less than ``2 * TILE`` bytes.
+        """
+
+        def move(to, at):
+            move_words(builder, *((at, to) if back else (to, at)), starts, nbytes)
+
+        source, run, lines, steps, line, step = cgutils.unpack_tuple(builder, piece)
+        for nbytes, starts in word_variants(builder, run, TILE):
+            with builder.if_else(by_steps) as (by_step, by_line):
+                with (
+                    by_step,
+                    loop(builder, steps, [offset, source], [run, step]) as (place, first),
+                    loop(builder, lines, [integer(0), first], [integer(1), line]) as (k, at),
+                ):
+                    move(_line_at(builder, table, k, place), at)
+                with (
+                    by_line,
+                    loop(builder, lines, [integer(0), source], [integer(1), line]) as (k, first),
+                ):
+                    to = _line_at(builder, table, k, offset)
+                    size = integer(nbytes) if len(starts) == 1 else run
+                    with loop(builder, steps, [to, first], [size, step]) as (to, at):
+                        move(to, at)
+
+    return move_piece
 
 
-@instruction
-def _transpose_squares(builder, table, offset, piece):
-    """Transpose the squares of a piece: `TILE` bytes of each step become `TILE` bytes of each line.
+def _squares_mover(back):
+    """Return a function that transposes squares from a piece to its lines, or back."""
 
-    A square has ``TILE // itemsize`` lines and steps. The piece has at least that many of both; the
-    last squares repeat lines or steps. Line k is written to the address in word k of the table,
-    plus `offset`. All addresses may have any alignment.
-    """
-    source, itemsize, lines, steps, _, step = cgutils.unpack_tuple(builder, piece)
-    for size in variants(builder, _SIZES[:-1], itemsize):  # one item of TILE is no square
-        side = integer(TILE // size)
-        with cgutils.for_range_slice(builder, integer(0), lines, side) as (k, _):
-            k = _least(builder, k, builder.sub(lines, side))
-            column = builder.add(source, builder.mul(k, integer(size)))
-            with cgutils.for_range_slice(builder, integer(0), steps, side) as (i, _):
-                i = _least(builder, i, builder.sub(steps, side))
-                place = builder.add(offset, builder.mul(i, integer(size)))
-                start = builder.add(column, builder.mul(i, step))
-                for n, line in enumerate(_transposed(builder, size, 1, start, step)):
-                    target = _line_at(builder, table, builder.add(k, integer(n)), place)
-                    target = pointer_to(builder, target, line.type)
-                    store(builder, line, target, TILE, False)
+    @instruction
+    def transpose_squares(builder, table, offset, piece):
+        """Transpose the squares of a piece: `TILE` bytes of each step, and of each line.
+
+        A square has ``TILE // itemsize`` lines and steps. The piece has at least that many of both;
+        the last squares repeat lines or steps. Line k lies at the address in word k of the table,
+        plus `offset`. All addresses may have any alignment.
+        """
+        source, itemsize, lines, steps, _, step = cgutils.unpack_tuple(builder, piece)
+        for size in variants(builder, _SIZES[:-1], itemsize):  # one item of TILE is no square
+            places = [integer(i) for i in range(TILE // size)]
+            side = integer(TILE // size)
+            with cgutils.for_range_slice(builder, integer(0), lines, side) as (k, _):
+                k = _least(builder, k, builder.sub(lines, side))
+                column = builder.add(source, builder.mul(k, integer(size)))
+                with cgutils.for_range_slice(builder, integer(0), steps, side) as (i, _):
+                    i = _least(builder, i, builder.sub(steps, side))
+                    place = builder.add(offset, builder.mul(i, integer(size)))
+                    start = builder.add(column, builder.mul(i, step))
+                    ins = [builder.add(start, builder.mul(step, n)) for n in places]
+                    outs = [_line_at(builder, table, builder.add(k, n), place) for n in places]
+                    if back:
+                        ins, outs = outs, ins
+                    for line, target in zip(_transposed(builder, size, ins), outs, strict=True):
+                        store(builder, line, pointer_to(builder, target, line.type), TILE, False)
+
+    return transpose_squares
 
 
 @instruction
@@ -132,7 +149,8 @@ def _transpose_tiles(builder, table, offset, ahead, piece, block, stream):
                     at = opaque(builder, at)
                     for i in range(TILE // size):
                         prefetch_line(builder, builder.add(near, builder.mul(step, integer(i))))
-                    rows = _transposed(builder, size, LINE // TILE, at, step)
+                    places = [builder.mul(step, integer(i)) for i in range(LINE // size)]
+                    rows = _transposed(builder, size, [builder.add(at, to) for to in places])
                     _store_lines(builder, rows, words, to, skip, is_streamed)
                 fetched = builder.mul(count, strides[-1])
                 builder.store(builder.add(builder.load(fetch), fetched), fetch)
@@ -161,17 +179,18 @@ def _store_lines(builder, lines, table, offset, skip, is_streamed):
                         )
 
 
-def _transposed(builder, itemsize, lanes, source, source_step):
-    """Load a tile and return its lines. Vectors have lanes of `TILE` bytes, with n steps each."""
+def _transposed(builder, itemsize, starts):
+    """Load the steps of a tile, `TILE` bytes at each address, and return its lines.
+
+    A vector has a lane of `TILE` bytes for every n-th step.
+    """
     n = TILE // itemsize
+    lanes = len(starts) // n
     item = min(itemsize, WORD)
     items = TILE // item
     lane = ir.VectorType(ir.IntType(8 * item), items)
-    rows = []
-    for first in range(n):
-        steps = [builder.mul(source_step, integer(first + n * k)) for k in range(lanes)]
-        starts = [pointer_to(builder, builder.add(source, step), lane) for step in steps]
-        rows.append(_joined(builder, [builder.load(start, align=1) for start in starts]))
+    steps = [builder.load(pointer_to(builder, start, lane), align=1) for start in starts]
+    rows = [joined(builder, steps[first::n]) for first in range(n)]
     # Each of log2(n) rounds interleaves row i with row i + n / 2 in each lane.
     pairs = [i // 2 + i % 2 * items * lanes for i in range(items)]
     halves = [
@@ -186,7 +205,7 @@ def _transposed(builder, itemsize, lanes, source, source_step):
     return rows
 
 
-def _joined(builder, vectors):
+def joined(builder, vectors):
     """Join vectors, two at a time."""
     while len(vectors) > 1:
         places = list(range(2 * vectors[0].type.count))
@@ -226,20 +245,30 @@ def _write_tiles(stream, table, offset, ahead, piece):
     return done
 
 
-@jit
-def _write_items(table, offset, piece):
-    """Write a piece with ordinary stores."""
-    out_of_line()
-    run, lines, steps = piece.run, piece.lines, piece.steps
-    side = TILE // run  # steps and lines of a square
-    if run >= 2 * TILE:
-        for k in range(lines):
-            target, source = words_at(table)[k] + offset, piece.source + k * piece.line
-            move_runs(target, source, run, steps, run, piece.step)
-    elif side > 1 and TILE % run == 0 and piece.line == run and lines >= side and steps >= side:
-        _transpose_squares(table, offset, piece)
-    else:
-        _write_words(table, offset, piece, steps < min(lines, _FEW_STEPS))
+def items_mover(back):
+    """Return a function that moves a piece to its lines, or back."""
+    move_piece, transpose_squares = _words_mover(back), _squares_mover(back)
+    move = move_runs_back if back else move_runs
+
+    @jit
+    def move_items(table, offset, piece):
+        """Move a piece with ordinary stores."""
+        out_of_line()
+        run, lines, steps = piece.run, piece.lines, piece.steps
+        side = TILE // run  # steps and lines of a square
+        if run >= 2 * TILE:
+            for k in range(lines):
+                target, source = words_at(table)[k] + offset, piece.source + k * piece.line
+                move(target, source, run, steps, run, piece.step)
+        elif side > 1 and TILE % run == 0 and piece.line == run and min(lines, steps) >= side:
+            transpose_squares(table, offset, piece)
+        else:
+            move_piece(table, offset, piece, steps < min(lines, _FEW_STEPS))
+
+    return move_items
+
+
+_write_items = items_mover(back=False)
 
 
 @jit

@@ -91,7 +91,7 @@ def _find_targets(call, layout, band, targets, index, p, line, width):
 
 
 @jit
-def _copy_pieces(call, layout, stage, targets, band, first, last):
+def _copy_pieces(call, layout, stage, targets, band, first, last, write):
     """Copy the pieces [first, last) of a band: all strips of a batch, then the next batch."""
     dims = layout.dims
     part = part_at(layout, band.first)
@@ -121,13 +121,13 @@ def _copy_pieces(call, layout, stage, targets, band, first, last):
         if strip + 1 == strips:
             ahead = source - strip * band.width * source_line + (end - gathered) * source_step
         taken = Piece(source, run, width, end - gathered, source_line, source_step)
-        if band.direct:
+        if stage == 0 or band.direct:  # the first is known when this is compiled for a join
             skew = -(words_at(targets)[0] + start * run) % LINE if band.coincide else 0
-            write_piece(band.tiled, stage != 0, targets, start * run, skew, ahead, taken)
+            write(band.tiled, stage != 0, targets, start * run, skew, ahead, taken)
         else:
             if not band.tiled:
                 _prefetch_piece(ahead, taken)
-            write_piece(band.tiled, False, staged, 0, 0, ahead, taken)
+            write(band.tiled, False, staged, 0, 0, ahead, taken)
             for k in range(width):
                 target = words_at(targets)[k]
                 a, b = start * run, end * run
@@ -139,13 +139,20 @@ def _copy_pieces(call, layout, stage, targets, band, first, last):
 
 
 @jit
-def transpose(task, tasks, arguments):
-    """Copy the share of one task; `arguments` is the address of `Arguments`."""
+def copy_bands(task, tasks, arguments, stage, write):
+    """Copy the share of one task, band by band.
+
+    Parameters
+    ----------
+    task, tasks, arguments : int
+        As for all loops.
+    stage : int
+        The address of the buffer, or 0 if stores do not bypass the cache.
+    write : function
+        `write_piece`, or a function like it.
+    """
     call = read(Arguments, arguments)
     layout = layout_at(call.layout)
-    # On the heap, because stacks may have only 32 KB. If memory runs out, ordinary stores copy.
-    memory = allocate(ROOM + PAGE) if call.stream else 0
-    stage = memory + -memory % PAGE
     targets = reserve(_TABLES, LINE)
     total = p = 0
     while p < layout.count:
@@ -158,9 +165,18 @@ def transpose(task, tasks, arguments):
         first = min(max(total * task // tasks - start, 0), band.pieces)
         last = min(max(total * (task + 1) // tasks - start, 0), band.pieces)
         if first < last:
-            _copy_pieces(call, layout, stage, targets, band, first, last)
+            _copy_pieces(call, layout, stage, targets, band, first, last, write)
         start += band.pieces
         p = band.end
+
+
+@jit
+def transpose(task, tasks, arguments):
+    """Copy the share of one task; `arguments` is the address of `Arguments`."""
+    # On the heap, because stacks may have only 32 KB. If memory runs out, ordinary stores copy.
+    memory = allocate(ROOM + PAGE) if read(Arguments, arguments).stream else 0
+    stage = memory + -memory % PAGE
+    copy_bands(task, tasks, arguments, stage, write_piece)
     release(memory)
     if stage:
         fence()

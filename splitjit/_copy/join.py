@@ -1,0 +1,248 @@
+"""From parts to one array: what `splitjit.join` and `stack` check, and who copies.
+
+A join is a split of the whole, read backwards. Its plan, its layout and the checks of memory are
+those of the split; the loops copy the other way, see `splitjit._kernels.loops.join`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any, SupportsIndex
+
+import numpy as np
+
+from splitjit._copy.buffers import allocate_whole, span
+from splitjit._copy.how import how_of
+from splitjit._copy.outputs import overlaps_itself, share_memory
+from splitjit._copy.run import adapter_of, refusal_of
+from splitjit._inputs.adapt import items_of
+from splitjit._inputs.arrays import carries_meaning, do_ranges_meet
+from splitjit._inputs.input import Input, Masked, mask_of
+from splitjit._inputs.torch.tensors import is_compiling, is_tensor, tensor_input
+from splitjit._plan.arguments import Shape, normalize_axis
+from splitjit._plan.plan import Plan, PlanCache
+from splitjit._plan.rules import LENGTHS, OVERLAP_FAULT
+from splitjit.errors import OUT, SplitError, SplitTypeError, kind_of, pairs
+
+Plans = PlanCache | Plan
+"""Where to look for the plan of the whole, or the plan that the parts must fit."""
+
+
+def join_arrays(
+    operator: str, parts: Any, axis: SupportsIndex, out: Any, plans: Plans, stacks: bool = False
+) -> Any:
+    """Join arrays of one kind and dtype; see `splitjit.join` and, if `stacks`, `splitjit.stack`."""
+    made = _join_at_once(parts, axis, out, plans, stacks)
+    if made is not None:
+        return made
+    try:
+        return _join(parts, axis, out, plans, stacks)
+    except SplitError as error:
+        raise error.named(operator, keeps_hint=True) from None
+
+
+def _join(parts: Any, axis: SupportsIndex, out: Any, plans: Plans, stacks: bool) -> Any:
+    given = items_of(parts, "parts")
+    if not given:
+        raise SplitError.of(pairs(parts=given), "must have at least one array")
+    if is_tensor(given[0]) and is_compiling():  # a compiler that traces knows no `try`
+        return tensor_input(given[0]).joined(given, int(axis), out, stacks)
+    inputs = _of_one_kind([_adapted(part, i) for i, part in enumerate(given)])
+    first, shapes = inputs[0], [one.shape for one in inputs]
+    for i, one in enumerate(inputs):
+        if one.dtype != first.dtype:
+            received = f"parts[{i}] of dtype {one.dtype}, parts[0] of dtype {first.dtype}"
+            rule = "the dtypes must be equal, because bits are copied and never converted"
+            hint = f'pass np.asarray(parts[{i}], "{first.dtype}")'
+            if first.library == "torch":
+                hint = f"pass parts[{i}].to({first.dtype})"
+            raise SplitTypeError.of(received, rule, hint)
+        if len(shapes[i]) == 0 and not stacks:
+            rule = "has no axis to join along; stack joins such arrays"
+            raise SplitError.of(f"parts[{i}] of rank 0", rule)
+    index = normalize_axis(axis, (*shapes[0], 1) if stacks else shapes[0])
+    if stacks:
+        shapes = [(*shape[:index], 1, *shape[index:]) for shape in shapes]
+        _check_equal(shapes, [one.shape for one in inputs], "must be equal")
+    arrays = [one.array for one in inputs]
+    by_library = functools.partial(_joined_by_library, inputs, index, out, stacks)
+    if not all(type(n) is int for shape in shapes for n in shape):  # symbols, or NaN in Dask
+        return by_library()
+    plan = _plan_of(shapes, index, plans)
+    if any(array is None for array in arrays):
+        if out is not None and tuple(out.shape) != plan.shape:  # torch would resize it
+            raise _wrong_shape(out, plan.shape)
+        return by_library()
+    sources: list[list[Any]] = [arrays]
+    if first.mask is not None:
+        sources.append([one.mask for one in inputs])
+    if stacks:
+        new_axis = (*[slice(None)] * index, None)
+        sources = [[array[new_axis] for array in each] for each in sources]
+    joins_itself = first.joins_itself(inputs, plan)
+    wholes = [] if joins_itself and out is None else _wholes(first, plan, sources, out)
+    if joins_itself:
+        return by_library()
+    for each, whole in zip(sources, wholes, strict=True):
+        how = how_of(plan, whole, joins=True)
+        if not how.into(whole, each):
+            how.copy(plan, whole, how.layout_for(plan, whole, each), each)
+        plan._use(how, "_join")
+    if out is None:
+        return first.wrap(*[[whole] for whole in wholes])[0]
+    first.wrote([out], [[whole] for whole in wholes])
+    return out
+
+
+def _join_at_once(parts: Any, axis: Any, out: Any, plans: Plans, stacks: bool) -> Any:
+    """Join arrays if a plan has joined such arrays before; else return None.
+
+    The builtin function checks them; see `splitjit._copy.how`.
+    """
+    if type(axis) is not int or type(parts) not in (list, tuple) or not parts:
+        return None
+    if {*map(type, parts)} != {np.ndarray} or type(out) not in (type(None), np.ndarray):
+        return None
+    rank = parts[0].ndim + stacks
+    if not -rank <= axis < rank:
+        return None
+    index = axis % rank
+    if stacks:
+        new_axis = (*[slice(None)] * index, None)
+        parts = [part[new_axis] for part in parts]
+    shapes = [part.shape for part in parts]
+    if [shape for shape in shapes if len(shape) != rank]:
+        return None
+    sizes = tuple([shape[index] for shape in shapes])
+    whole = (*shapes[0][:index], sum(sizes), *shapes[0][index + 1 :])
+    if isinstance(plans, PlanCache):
+        plan = plans.get((whole, index, (LENGTHS, sizes)))
+    else:
+        plan = plans if (plans.shape, plans.sizes) == (whole, sizes) else None
+    if plan is None or plan._join is None:
+        return None
+    made = allocate_whole(whole, parts[0].dtype) if out is None else out
+    return made if plan._join.into(made, list(parts)) else None
+
+
+def _plan_of(shapes: list[Shape], axis: int, plans: Plans) -> Plan:
+    """Return the plan of the whole; refuse shapes that do not fit each other, or the given plan."""
+    if isinstance(plans, PlanCache):
+        others = [(*shape[:axis], *shape[axis + 1 :]) for shape in shapes]
+        _check_equal(others, shapes, f"must be equal in all axes but axis {axis}")
+        sizes = tuple([shape[axis] for shape in shapes])
+        whole = (*shapes[0][:axis], sum(sizes), *shapes[0][axis + 1 :])
+        plan: Plan = plans.plan(whole, axis, (LENGTHS, sizes))
+        return plan
+    if len(shapes) != len(plans):
+        received, rule = f"parts of {len(shapes)} arrays", f"the plan has {len(plans)} parts"
+        raise SplitError.of(received, rule)
+    for i, (shape, expected) in enumerate(zip(shapes, plans.output_shapes, strict=True)):
+        if shape != expected:
+            received, rule = f"parts[{i}] of shape {shape}", f"part {i} has shape {expected}"
+            raise SplitError.of(received, rule)
+    return plans
+
+
+def _check_equal(compared: list[Shape], shapes: list[Shape], rule: str) -> None:
+    for i, shape in enumerate(compared):
+        if shape != compared[0] or len(shapes[i]) != len(shapes[0]):
+            received = f"parts[{i}] of shape {shapes[i]}, parts[0] of shape {shapes[0]}"
+            raise SplitError.of(received, rule)
+
+
+# ---- the parts -------------------------------------------------------------------------------
+
+
+def _adapted(part: Any, i: int) -> Input:
+    try:
+        return adapter_of(part, True)
+    except SplitError as error:
+        raise error.named("split", keeps_hint=True, x=f"parts[{i}]") from None
+
+
+def _of_one_kind(inputs: list[Input]) -> list[Input]:
+    """Return adapters of one class; if an array is masked, all are; refuse other mixtures."""
+    kinds = {*map(type, inputs)}
+    if kinds == {Input, Masked}:
+        inputs = [one if type(one) is Masked else Masked(np.ma.asarray(one.x)) for one in inputs]
+    elif len(kinds) > 1:
+        i = next(i for i, one in enumerate(inputs) if type(one) is not type(inputs[0]))
+        x, first = inputs[i].x, inputs[0].x
+        received = f"parts[{i}] of type {kind_of(x)}, parts[0] of type {kind_of(first)}"
+        raise SplitTypeError.of(received, "must be arrays of one library")
+    if any(one.mask is not None for one in inputs):
+        for one in inputs:
+            _add_mask(one)
+    return inputs
+
+
+def _add_mask(one: Any) -> None:
+    one.mask = mask_of(one.array, one.mask)
+
+
+# ---- the whole -------------------------------------------------------------------------------
+
+
+def _wholes(
+    first: Input, plan: Plan, sources: list[list[np.ndarray]], out: Any
+) -> list[np.ndarray]:
+    """Return new arrays for the data and the masks, or those of `out` if they fit."""
+    if out is None:
+        return [allocate_whole(plan.shape, each[0].dtype) for each in sources]
+    if issubclass(type(out), np.ndarray) and carries_meaning(type(out)):
+        rule = f"its class adds more to it than values; pass np.asarray({OUT})"
+        raise SplitTypeError.of(f"{OUT} of type {kind_of(out)}", rule)
+    try:
+        _, pairs_to_copy = first.targets([out])
+    except SplitError as error:
+        texts = error.named("split", keeps_hint=True, x="parts[0]").texts
+        raise type(error).of(*[text.replace(f"{OUT}[0]", OUT) for text in texts]) from None
+    given = [whole for _, (whole,) in pairs_to_copy]
+    if len(given) > len(sources):  # only `out` has a mask
+        sources.append([np.zeros(part.shape, given[1].dtype) for part in sources[0]])
+    wholes = []
+    for whole, each in zip(given, sources, strict=True):
+        wholes.append(_checked(whole, plan.shape, each[0].dtype))
+    for i, part in enumerate([part for each in sources for part in each]):
+        for whole in wholes:
+            if do_ranges_meet([span(whole), span(part)]) and share_memory(whole, part):
+                received = f"{OUT} and parts[{i % len(sources[0])}]"
+                raise SplitError.of(received, "must not share memory")
+    return wholes
+
+
+def _checked(whole: Any, shape: Shape, dtype: np.dtype) -> np.ndarray:
+    """Return a view of the memory of `out`, which nobody else can change; refuse what is unfit."""
+    if not issubclass(type(whole), np.ndarray):
+        hint = f"pass {OUT}.numpy()" if hasattr(type(whole), "numpy") else ""
+        rule = "must be an ndarray, as the parts are"
+        raise SplitTypeError.of(f"{OUT} of type {kind_of(whole)}", rule, hint)
+    array = Input(np.ndarray.view(whole, np.ndarray)).array
+    assert array is not None
+    if array.shape != shape:
+        raise _wrong_shape(array, shape)
+    if array.dtype != dtype:
+        rule = f"the dtype must be the dtype of parts[0], {dtype}"
+        raise SplitTypeError.of(f"{OUT} of dtype {array.dtype}", rule)
+    if not array.flags.writeable:
+        raise SplitError.of(f"{OUT} is read-only", "must be writeable")
+    if array.size and overlaps_itself(array):
+        raise SplitError.of(f"{OUT} of strides {array.strides}", OVERLAP_FAULT)
+    return array
+
+
+def _wrong_shape(out: Any, shape: Shape) -> SplitError:
+    return SplitError.of(f"{OUT} of shape {tuple(out.shape)}", f"the parts make the shape {shape}")
+
+
+def _joined_by_library(inputs: Sequence[Input], axis: int, out: Any, stacks: bool) -> Any:
+    first = inputs[0]
+    try:
+        return first.joined([one.x for one in inputs], axis, out, stacks)
+    except Exception as error:
+        refusal = refusal_of(error, first)
+        if refusal is error or not isinstance(refusal, SplitError):
+            raise
+        raise refusal.named("join", x="parts") from error

@@ -1,0 +1,206 @@
+"""The loops in the other direction, for `splitjit.join`: from the parts to the whole.
+
+A join is a split read backwards. The layout record is that of a split of the whole into the parts,
+and these loops write where that split would read. So here, too, *source* is the whole, and
+*targets* are the parts.
+"""
+
+from __future__ import annotations
+
+from llvmlite import ir
+from numba.core import cgutils
+
+from splitjit._abi.calls import Arguments
+from splitjit._abi.kernels import INTERLEAVED, LINE, PAGE
+from splitjit._abi.layout_record import ROW, WORD
+from splitjit._kernels.compiling import jit
+from splitjit._kernels.ir.intrinsics import (
+    copy_bytes,
+    fence,
+    move_line,
+    out_of_line,
+    reserve,
+    stream_line,
+)
+from splitjit._kernels.ir.llvm import INT64, instruction, integer, pointer_to, shuffled, store
+from splitjit._kernels.ir.records import layout_at, part_at, read
+from splitjit._kernels.ir.variants import variants
+from splitjit._kernels.loops.deinterleave import copy_items
+from splitjit._kernels.loops.plain import copy_blocks
+from splitjit._kernels.loops.runs import move_runs, move_runs_back, stream_runs
+from splitjit._kernels.loops.tiles import items_mover, joined
+from splitjit._kernels.loops.transpose import copy_bands
+
+_LONG = 1 << 10  # longer runs are streamed directly: few of their lines are partial
+
+_LANE = 16  # bytes that one instruction can shuffle freely
+
+_read_items = items_mover(back=True)
+
+
+@jit
+def join_plain(task, tasks, arguments):
+    """Copy the share of one task; `arguments` is the address of `Arguments`."""
+    copy_blocks(task, tasks, arguments, move_runs_back)
+
+
+# ---- past the cache --------------------------------------------------------------------------
+
+
+@jit
+def _stream_runs_back(target, source, run, count, target_step, source_step):
+    """Copy runs from the target to the source, long ones with stores that bypass the cache."""
+    if run > _LONG:
+        stream_runs(source, target, run, count, source_step, target_step)
+    else:
+        move_runs(source, target, run, count, source_step, target_step)
+
+
+@jit
+def _join_rows(call, layout, row, first, last):
+    """Gather the rows [first, last) of the whole in a buffer, and stream full lines of them.
+
+    The rows, of `row` bytes, follow each other, so a line may hold the end of a row and the start
+    of the next one.
+    """
+    stage = reserve(PAGE, PAGE)
+    whole = call.source + part_at(layout, 0).source_offset + first * row
+    fill = whole % LINE  # bytes of the next line that the buffer holds
+    line, skip = whole - fill, fill  # the first of them lie before the rows
+    while first < last:
+        n = min((PAGE - LINE) // row, last - first)
+        at = stage + fill
+        for p in range(layout.count):
+            part = part_at(layout, p)
+            step = part.target_strides[0]
+            move_runs(at, call.target + part.target_offset + first * step, part.run, n, row, step)
+            at += part.run
+        first += n
+        fill += n * row
+        full = fill // LINE * LINE
+        if skip and full:
+            copy_bytes(line + skip, stage + skip, LINE - skip)
+        for k in range(LINE if skip else 0, full, LINE):
+            stream_line(line + k, stage + k)
+        if full:
+            skip = 0
+            move_line(stage, stage + full)
+        line += full
+        fill -= full
+    copy_bytes(line + skip, stage + skip, fill - skip)
+
+
+@jit
+def join_stream(task, tasks, arguments):
+    """Copy the share of one task; `arguments` is the address of `Arguments`."""
+    call = read(Arguments, arguments)
+    layout = layout_at(call.layout)
+    row, shortest, are_packed = 0, PAGE, layout.dims == 1 and layout.runs > 0
+    for p in range(layout.count):
+        part = part_at(layout, p)
+        are_packed = are_packed and part.source_offset == row
+        row += part.run
+        shortest = min(shortest, part.run)
+    if are_packed and layout.source_strides[0] == row and shortest <= _LONG and row <= PAGE - LINE:
+        first, last = layout.runs * task // tasks, layout.runs * (task + 1) // tasks
+        _join_rows(call, layout, row, first, last)
+    else:
+        copy_blocks(task, tasks, arguments, _stream_runs_back)
+    fence()
+
+
+# ---- interleaved items -----------------------------------------------------------------------
+
+
+@instruction
+def _interleave_lines(builder, parts, itemsize, targets, step, offset, whole, count):
+    """Copy the next `count` cache lines of each part; see `deinterleave.py` for the arguments."""
+    kinds = {(n << 8) + size: (n, size) for n, size in INTERLEAVED}
+    for key in variants(builder, kinds, builder.add(builder.shl(parts, integer(8)), itemsize)):
+        with cgutils.for_range(builder, count) as each:
+            start = builder.mul(each.index, integer(LINE))
+            to = builder.add(whole, builder.mul(start, parts))
+            _read_line(builder, kinds[key], targets, step, builder.add(offset, start), to)
+
+
+def _read_line(builder, kind, targets, step, offset, whole):
+    """Copy a line of each part: a load per part, shuffles within lanes, and a store per line.
+
+    Lane k of all parts makes as many lanes of the whole as there are parts. The first of them are
+    shuffled together for all k, then the second ones, and so on; at the end, lanes are put in
+    order.
+    """
+    parts, itemsize = kind
+    items, width = LINE // itemsize, _LANE // itemsize  # of a line, of a lane
+    kind = ir.VectorType(ir.IntType(8 * itemsize), items)
+    lines = []
+    for _ in range(parts):
+        part = builder.add(builder.load(pointer_to(builder, targets, INT64)), offset)
+        lines.append(builder.load(pointer_to(builder, part, kind), align=1))
+        targets = builder.add(targets, step)
+    lanes = []
+    for j in range(parts):
+        made = ir.Constant(kind, ir.Undefined)
+        for part, line in enumerate(lines):
+            places = list(range(items))
+            for i in range(items):
+                place = j * width + i % width
+                if place % parts == part:
+                    places[i] = items + i // width * width + place // parts
+            made = shuffled(builder, made, line, places)
+        starts = range(0, items, width)
+        lanes.append([shuffled(builder, made, made, [*range(k, k + width)]) for k in starts])
+    for k in range(parts):
+        places = range(k * LINE // _LANE, (k + 1) * LINE // _LANE)
+        line = joined(builder, [lanes[place % parts][place // parts] for place in places])
+        target = pointer_to(builder, builder.add(whole, integer(k * LINE)), kind)
+        store(builder, line, target, LINE, False)
+
+
+@jit
+def interleave(task, tasks, arguments):
+    """Copy the share of one task; `arguments` is the address of `Arguments`."""
+    call = read(Arguments, arguments)
+    layout = layout_at(call.layout)
+    run, step = part_at(layout, 0).run, layout.source_strides[0]
+    first, last = layout.runs * task // tasks, layout.runs * (task + 1) // tasks
+    whole = call.source + part_at(layout, 0).source_offset
+    head = 0  # the items before the first cache line of the whole are copied one by one
+    while head < LINE and (whole + (first + head) * step) % LINE:
+        head += 1
+    stream = call.stream != 0 and head < LINE
+    head = min(head, last - first) if head < LINE else 0
+    copy_items(call, layout, first, first + head, move_runs_back)
+    first += head
+    count = (last - first) * run // LINE
+    stage = reserve(PAGE, PAGE)
+    batch = PAGE // LINE // layout.count if stream else count
+    targets = layout.rows + WORD * ROW.target_offset
+    for done in range(0, count, max(batch, 1)):
+        n = min(batch, count - done)
+        offset, to = call.target + first * run + done * LINE, whole + first * step
+        to += done * LINE * layout.count
+        _interleave_lines(
+            layout.count, run, targets, layout.row, offset, stage if stream else to, n
+        )
+        if stream:
+            stream_runs(to, stage, n * LINE * layout.count, 1, 0, 0)
+    copy_items(call, layout, first + count * LINE // run, last, move_runs_back)
+    if stream:
+        fence()
+
+
+# ---- transposed parts ------------------------------------------------------------------------
+
+
+@jit
+def _read_piece(tiled, stream, table, offset, skew, ahead, piece):
+    """Move a piece from its lines; see `splitjit._kernels.loops.tiles.write_piece`."""
+    out_of_line()
+    _read_items(table, offset, piece)
+
+
+@jit
+def join_transpose(task, tasks, arguments):
+    """Copy the share of one task; `arguments` is the address of `Arguments`."""
+    copy_bands(task, tasks, arguments, 0, _read_piece)
