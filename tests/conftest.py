@@ -224,18 +224,23 @@ def forget_copies(setattr):
     def slots_of(plan):
         if len(slots) > 100:  # a fuzzer makes plans without end
             slots.clear()
-        return slots.setdefault(id(plan), {"plan": plan, "_hows": {}, "_how": None})
+        new = {"plan": plan, "_hows": {}, "_how": None, "_join": None}
+        return slots.setdefault(id(plan), new)
 
-    def put_how(plan, how):
-        if how is None:
-            vars(Plan)["_how"].__set__(plan, None)
-        slots_of(plan)["_how"] = how
+    def slot(name):
+        def put(plan, how):
+            if how is None:
+                vars(Plan)[name].__set__(plan, None)
+            slots_of(plan)[name] = how
+
+        return property(lambda plan: slots_of(plan)[name], put)
 
     # The slots themselves hold what they held: plans are cached, and outlive the test. New plans
     # set both to nothing.
     put_hows = vars(Plan)["_hows"].__set__
     setattr(SplitPlan, "_hows", property(lambda plan: slots_of(plan)["_hows"], put_hows))
-    setattr(SplitPlan, "_how", property(lambda plan: slots_of(plan)["_how"], put_how))
+    for name in ("_how", "_join"):
+        setattr(SplitPlan, name, slot(name))
 
 
 def send_down(route, monkeypatch):

@@ -181,13 +181,27 @@ def run(number: int) -> None:
             memories.append(memory_of_it)
         for _ in range(calls):
             (split_compiled if COMPILED else splitjit.SplitPlan.__call__)(plan, x, parts)
-        for part, around in zip(parts, memories, strict=True):
-            mask = np.ones(around.size, np.uint8)
-            offset = part.ctypes.data - around.ctypes.data if part.size else 0
-            np.ndarray(part.shape, part.dtype, mask, offset, part.strides)[...] = bytes(item)
-            assert (around[mask == 1] == CANARY).all(), "wrote between the items"
+        check_between_items(parts, memories)
+        if not COMPILED:
+            order = rng.sample(range(len(shape)), len(shape))
+            steps = [rng.choice([1, 1, 1, -1, 2]) for _ in shape]
+            whole, around = strided(rng, shape, item, order=order, steps=steps)
+            around[...] = CANARY
+            for _ in range(calls):
+                plan.join(parts, whole)
+            check_between_items([whole], [around])
+            assert whole.tobytes() == x.tobytes(), "wrong whole"
     assert [part.tobytes() for part in parts] == expected, "wrong part"
     assert memory.tobytes() == before, "wrote to x"
+
+
+def check_between_items(arrays, memories) -> None:
+    for array, around in zip(arrays, memories, strict=True):
+        mask = np.ones(around.size, np.uint8)
+        offset = array.ctypes.data - around.ctypes.data if array.size else 0
+        zeros = bytes(array.itemsize)
+        np.ndarray(array.shape, array.dtype, mask, offset, array.strides)[...] = zeros
+        assert (around[mask == 1] == CANARY).all(), "wrote between the items"
 
 
 COMPILED = False

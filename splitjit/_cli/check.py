@@ -111,7 +111,8 @@ def run(as_json: bool = False) -> int:
     if as_json:
         print_json({"ok": not wrong, "seconds": taken, "machine": machine, "workloads": found})
     else:
-        said = f"{wrong} workloads WRONG." if wrong else "Every part equals NumPy's, byte for byte, and joins back."
+        said = "Every part equals NumPy's, byte for byte, and joins back."
+        said = f"{wrong} workloads WRONG." if wrong else said
         print(_MACHINE.format(**machine), f"{said} This check took {taken:.1f} s.", sep="\n")
     return 1 if wrong else 0
 
