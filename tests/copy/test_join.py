@@ -189,7 +189,7 @@ REFUSALS = {
         lambda: splitjit.join([X, X.view(Unit)]),
         SplitTypeError,
         "parts[1] of type Unit and dtype float64: only its values would be split, without what its "
-        "class adds to them; pass np.asarray(it)",
+        "class adds to them; pass np.asarray(parts[1])",
     ),
     "the shape of out": (
         lambda: splitjit.join([X], out=np.zeros((3, 2))),
