@@ -13,13 +13,15 @@ always C-contiguous, where NumPy's result may have the order of the parts.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import Any, SupportsIndex, overload
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike
+from numpy.typing import ArrayLike
 
-import splitjit as api
+import splitjit._api.join as joins
+import splitjit._api.split as api
 from splitjit._api.protocols import Part, Source, SupportsSlices
 from splitjit._plan.arguments import Indices
 from splitjit._planes import split_planes
@@ -287,13 +289,7 @@ def unstack(x: Any, /, *, axis: SupportsIndex = 0, out: Any = None) -> tuple[Any
 
 
 def concatenate(
-    arrays: Any,
-    /,
-    axis: SupportsIndex | None = 0,
-    out: Any = None,
-    *,
-    dtype: DTypeLike | None = None,
-    casting: Any = "same_kind",
+    arrays: Any, /, axis: Any = 0, out: Any = None, *, dtype: Any = None, casting: Any = "same_kind"
 ) -> Any:
     """Join arrays along an axis; see ``numpy.concatenate``.
 
@@ -313,11 +309,6 @@ def concatenate(
     ndarray
         A new C-contiguous array, or `out`.
 
-    Raises
-    ------
-    ValueError, TypeError
-        In the same cases as NumPy's function.
-
     See Also
     --------
     splitjit.join : The function of splitjit, also for arrays of other libraries.
@@ -330,52 +321,28 @@ def concatenate(
     array([[0., 1., 1.],
            [0., 1., 1.]])
     """
-    return _joined("concatenate", arrays, axis, out, dtype, casting)
+    return _joined("concatenate", arrays, axis, out, dtype=dtype, casting=casting)
 
 
-def concat(
-    arrays: Any,
-    /,
-    axis: SupportsIndex | None = 0,
-    out: Any = None,
-    *,
-    dtype: DTypeLike | None = None,
-    casting: Any = "same_kind",
-) -> Any:
-    """Join arrays along an axis; see ``numpy.concat``, which is ``numpy.concatenate``."""
-    return _joined("concatenate", arrays, axis, out, dtype, casting)
+concat = concatenate  # NumPy has both names, too
 
 
 def stack(
-    arrays: Any,
-    axis: SupportsIndex = 0,
-    out: Any = None,
-    *,
-    dtype: DTypeLike | None = None,
-    casting: Any = "same_kind",
+    arrays: Any, axis: Any = 0, out: Any = None, *, dtype: Any = None, casting: Any = "same_kind"
 ) -> Any:
     """Join arrays along a new axis; see ``numpy.stack``.
 
     Parameters
     ----------
-    arrays : sequence of array_like
-        The arrays. NumPy itself joins arrays of several dtypes, and sequences that are no arrays.
+    arrays, out, dtype, casting
+        See `concatenate`.
     axis : int, default 0
         Where the result has the new axis.
-    out : ndarray, optional
-        The array to write to.
-    dtype, casting : optional
-        With a dtype, NumPy converts and joins.
 
     Returns
     -------
     ndarray
         A new C-contiguous array, or `out`.
-
-    Raises
-    ------
-    ValueError, TypeError
-        In the same cases as NumPy's function.
 
     See Also
     --------
@@ -388,18 +355,16 @@ def stack(
     >>> splitjit.numpy.stack([np.zeros((4, 6)), np.ones((4, 6))], axis=-1).shape
     (4, 6, 2)
     """
-    return _joined("stack", arrays, axis, out, dtype, casting)
+    return _joined("stack", arrays, axis, out, dtype=dtype, casting=casting)
 
 
-def _joined(name: str, arrays: Any, axis: Any, out: Any, dtype: Any, casting: Any) -> Any:
+def _joined(name: str, arrays: Any, axis: Any, out: Any, **conversion: Any) -> Any:
     """Join ndarrays by splitjit if it takes the arguments, and otherwise by NumPy."""
     are_plain = type(arrays) in (list, tuple) and {*map(type, arrays)} == {np.ndarray}
-    if are_plain and axis is not None and dtype is None and casting == "same_kind":
-        try:
-            return (api.stack if name == "stack" else api.join)(arrays, axis, out=out)
-        except SplitError:
-            pass
-    return _ORIGINALS[name](arrays, axis=axis, out=out, dtype=dtype, casting=casting)
+    if are_plain and axis is not None and conversion == {"dtype": None, "casting": "same_kind"}:
+        with contextlib.suppress(SplitError):
+            return (joins.stack if name == "stack" else joins.join)(arrays, axis, out=out)
+    return _ORIGINALS[name](arrays, axis=axis, out=out, **conversion)
 
 
 def _unstack(x: Any, axis: SupportsIndex) -> tuple[Any, ...]:

@@ -19,6 +19,7 @@ As in torch, all but `split` also take NumPy's names: ``axis`` for ``dim``, ``a`
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast
@@ -28,7 +29,7 @@ try:
 except ImportError as error:
     raise ImportError("splitjit.torch needs torch: python -m pip install torch") from error
 
-import splitjit
+import splitjit._api.join as joins
 from splitjit._api.protocols import Part, SupportsSlices
 from splitjit._api.split_plan import by_rule
 from splitjit._copy.run import run
@@ -297,57 +298,22 @@ def unbind(
 
 @_with_names_of_numpy
 def cat(tensors: Any, dim: int = 0, *, out: Any = None) -> Any:
-    """Join tensors along a dimension; see ``torch.cat``.
-
-    Parameters
-    ----------
-    tensors : sequence of torch.Tensor
-        The tensors. torch itself joins tensors of several dtypes.
-    dim : int, default 0
-        The dimension along which to join.
-    out : torch.Tensor, optional
-        The tensor to write to.
+    """Join tensors along a dimension; see ``torch.cat`` and `splitjit.join`.
 
     Returns
     -------
     torch.Tensor
         A new contiguous tensor, or `out`.
-
-    See Also
-    --------
-    splitjit.join : The function of splitjit, also for arrays.
     """
     return _joined("cat", tensors, dim, out)
 
 
-@_with_names_of_numpy
-def concat(tensors: Any, dim: int = 0, *, out: Any = None) -> Any:
-    """Join tensors along a dimension; see ``torch.concat``, which is ``torch.cat``."""
-    return _joined("cat", tensors, dim, out)
+concat = cat  # torch has both names, too
 
 
 @_with_names_of_numpy
 def stack(tensors: Any, dim: int = 0, *, out: Any = None) -> Any:
-    """Join tensors along a new dimension; see ``torch.stack``.
-
-    Parameters
-    ----------
-    tensors : sequence of torch.Tensor
-        The tensors. torch itself refuses or joins tensors of several dtypes.
-    dim : int, default 0
-        Where the result has the new dimension.
-    out : torch.Tensor, optional
-        The tensor to write to.
-
-    Returns
-    -------
-    torch.Tensor
-        A new contiguous tensor, or `out`.
-
-    See Also
-    --------
-    splitjit.stack : The function of splitjit, also for arrays.
-    """
+    """Join tensors along a new dimension; see ``torch.stack`` and `splitjit.stack`."""
     return _joined("stack", tensors, dim, out)
 
 
@@ -355,10 +321,8 @@ def _joined(name: str, tensors: Any, dim: Any, out: Any) -> Any:
     """Join tensors by splitjit if it takes them, and otherwise by torch."""
     given = [*tensors] if type(tensors) in (list, tuple) else []
     if given and all(map(is_tensor, given)) and not is_compiling():
-        try:
-            return (splitjit.stack if name == "stack" else splitjit.join)(given, dim, out=out)
-        except SplitError:
-            pass
+        with contextlib.suppress(SplitError):
+            return (joins.stack if name == "stack" else joins.join)(given, dim, out=out)
     return _ORIGINALS[name](tensors, dim, out=out)
 
 

@@ -39,7 +39,7 @@ TARGETS = {
     "x86_64-apple-darwin": POSIX,
     "arm64-apple-darwin": POSIX,
 }
-FRAMES = {"stream"}
+FRAMES = {"stream", "join"}
 """The loops with more than a page on the stack."""
 
 

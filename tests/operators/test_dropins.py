@@ -659,3 +659,76 @@ def test_planes_of_tensors_refused(torch):
     ):
         with pytest.raises(splitjit.SplitError, match=f"^unbind: {says}"):
             splitjit.torch.unbind(x, -1, out=out)
+
+
+# ---- joins ------------------------------------------------------------------------------------
+
+A, B = np.arange(6.0).reshape(2, 3), np.ones((2, 3))
+JOINS = [
+    ([A, B], {}),
+    ((A, B), {"axis": 1}),
+    ((A, B), {"axis": -2}),
+    ([A, B], {"axis": 5}),
+    ([A, B], {"axis": None}),
+    ([A, B.astype("f4")], {}),
+    ([A, B], {"dtype": "f4", "casting": "same_kind"}),
+    ([A, B[:1]], {}),
+    ([A, [[1, 2, 3]]], {}),
+    ([], {}),
+    (A, {}),
+    ([A, np.ma.array(B)], {}),
+    ([np.float64(1), 2], {}),
+    (3, {}),
+]
+
+
+@pytest.mark.parametrize("name", ["concatenate", "concat", "stack"])
+def test_arrays_are_joined_as_numpy_does(name):
+    function, original = getattr(ours, name), np.stack if name == "stack" else np.concatenate
+    for arrays, options in JOINS:
+        for out in None, np.zeros((4, 3)), np.zeros((2, 2, 3), "f4"):
+            made = outcome(function, arrays, out=out, **options)
+            expected = outcome(original, arrays, out=None if out is None else out.copy(), **options)
+            if isinstance(expected, tuple):
+                assert made == expected
+            else:
+                assert type(made) is type(expected)
+                assert (made.dtype, made.tolist()) == (expected.dtype, expected.tolist())
+                assert out is None or made is out
+    large = [np.random.default_rng(0).random((300, 700)) for _ in range(3)]
+    made = function(large, -1)
+    assert made.flags.c_contiguous
+    assert (made == original(large, -1)).all()
+
+
+@pytest.mark.parametrize("name", ["cat", "concat", "stack"])
+def test_tensors_are_joined_as_torch_does(torch, name):
+    function, original = (
+        getattr(importlib.import_module("splitjit.torch"), name),
+        getattr(torch, name),
+    )
+    a, b = torch.arange(6.0).reshape(2, 3), torch.ones(2, 3)
+    calls = [
+        (([a, b],), {}),
+        (((a, b), 1), {}),
+        (([a, b],), {"axis": 1}),
+        (([a, b], 9), {}),
+        (([a, b.double()],), {}),
+        (([a, torch.zeros(0)],), {}),
+        (([],), {}),
+        (([a, b.to_sparse()],), {}),
+        (([a, 3],), {}),
+        (([a.T.contiguous().T, b],), {}),
+    ]
+    for arguments, options in calls:
+        made, expected = (outcome(f, *arguments, **options) for f in (function, original))
+        if isinstance(expected, tuple):
+            assert made == expected
+        elif expected.layout is torch.strided:
+            assert made.dtype == expected.dtype
+            assert torch.equal(made, expected)
+        else:
+            assert torch.equal(made.to_dense(), expected.to_dense())
+    out = torch.zeros_like(original([a, b], 1))
+    assert function([a, b], 1, out=out) is out
+    assert torch.equal(out, original([a, b], 1))
