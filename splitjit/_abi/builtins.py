@@ -13,7 +13,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from splitjit._abi.kernels import METH_STATIC, PYTHON_FUNCTIONS
+from splitjit._abi.kernels import METH_STATIC
 
 
 class _MethodDef(ctypes.Structure):
@@ -84,6 +84,27 @@ def keep_forever(owner: Any) -> Any:
     """Keep an object until the process ends: a finalizer may call `split` very late."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(owner))
     return owner
+
+
+PYTHON_FUNCTIONS = (
+    "PyCapsule_GetPointer",
+    "PyCapsule_New",
+    "PyErr_Clear",
+    "PyErr_SetObject",
+    "PyEval_RestoreThread",
+    "PyEval_SaveThread",
+    "PyList_New",
+    "PyList_SetItem",
+    "PyLong_AsSsize_t",
+    "PyLong_FromSsize_t",
+    "PyThread_acquire_lock",
+    "PyThread_allocate_lock",
+    "PyThread_release_lock",
+    "PyThread_start_new_thread",
+    "Py_DecRef",
+    "Py_IncRef",
+)
+"""The CPython functions that kernels call."""
 
 
 @functools.cache

@@ -59,26 +59,6 @@ KERNELS: dict[str, dict[str, dict[str, int]]] = {
 """The object files, the modules of `splitjit._kernels` in each, and the C functions that these
 modules export, with how each is called."""
 
-PYTHON_FUNCTIONS = (
-    "PyCapsule_GetPointer",
-    "PyCapsule_New",
-    "PyErr_Clear",
-    "PyErr_SetObject",
-    "PyEval_RestoreThread",
-    "PyEval_SaveThread",
-    "PyList_New",
-    "PyList_SetItem",
-    "PyLong_AsSsize_t",
-    "PyLong_FromSsize_t",
-    "PyThread_acquire_lock",
-    "PyThread_allocate_lock",
-    "PyThread_release_lock",
-    "PyThread_start_new_thread",
-    "Py_DecRef",
-    "Py_IncRef",
-)
-"""The CPython functions that kernels call."""
-
 
 def processor() -> tuple[str, str]:
     """Return the processor that kernels are compiled for: its name and features, as in LLVM.

@@ -14,7 +14,8 @@ import types
 import numba
 import pytest
 
-from splitjit._abi.kernels import KERNELS, PYTHON_FUNCTIONS
+from splitjit._abi.builtins import PYTHON_FUNCTIONS
+from splitjit._abi.kernels import KERNELS
 from splitjit._runtime import kernel_files
 from tests.conftest import needs_kernels
 
