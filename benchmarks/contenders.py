@@ -168,6 +168,58 @@ def prepared(
     return calls
 
 
+def prepared_joins(case: Case, names: Iterable[str], threads: int) -> dict[str, Call]:
+    """Prepare and verify what joins the parts of a case, into one array; and the limit."""
+    x, calls = case.array(), {}
+    parts = [_like_large_empty(view.shape, x.dtype) for view in case.views(x)]
+    for part, view in zip(parts, case.views(x), strict=True):
+        part[...] = view
+    out = _like_large_empty(x.shape, x.dtype)
+    for name in names:
+        out.fill(0)
+        with contextlib.suppress(ImportError, NotImplementedError):
+            if name in LIMIT:
+                calls[name] = PREPARE[name](case, out, parts, threads)
+            elif name in JOINS:
+                calls[name] = JOINS[name](parts, case.axis, out, threads)
+                calls[name]()
+                assert np.array_equal(out, x), f"{name} joins {case} wrong"
+    return calls
+
+
+def _join(parts, axis, out, threads):
+    import splitjit
+
+    return lambda: splitjit.join(parts, axis, out=out)
+
+
+def _join_torch(parts, axis, out, threads):
+    import torch
+
+    torch.set_num_threads(threads)
+    tensors, whole = [torch.from_numpy(part) for part in parts], torch.from_numpy(out)
+    return lambda: torch.cat(tensors, axis, out=whole)
+
+
+def _join_opencv(parts, axis, out, threads):
+    import cv2
+
+    if axis != 2 or out.ndim != 3 or {part.shape[2] for part in parts} != {1}:
+        raise NotImplementedError("joins planes only")
+    cv2.setNumThreads(threads)
+    planes = [part[..., 0] for part in parts]
+    return lambda: cv2.merge(planes, out)
+
+
+JOINS = {
+    OURS: _join,
+    "numpy": lambda parts, axis, out, _: lambda: np.concatenate(parts, axis, out=out),
+    "torch": _join_torch,
+    "opencv": _join_opencv,
+}
+"""What joins arrays, as `PREPARE`; ``(parts, axis, out, threads)`` for each."""
+
+
 def _split(case, x, out, threads):
     import splitjit
 

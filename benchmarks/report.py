@@ -9,14 +9,24 @@ if not __package__:  # run as a script: import this checkout
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from benchmarks import harness
-from benchmarks.contenders import CASES, LIMIT, OURS, PEERS, Case, cases, prepared
+from benchmarks.contenders import (
+    CASES,
+    LIMIT,
+    OURS,
+    PEERS,
+    Case,
+    cases,
+    prepared,
+    prepared_joins,
+)
 from benchmarks.harness import Result
 
 QUICK_BYTES = 40_000_000  # --quick skips larger cases
 
 
 GROUPS = CASES["report"]
-"""Cases with common goals; `more` are contenders besides splitjit, its peers and the limit."""
+"""Cases with common goals; `more` are contenders besides splitjit, its peers and the limit. With
+`joins`, parts are joined."""
 SWEEPS = {title: cases("sweeps", title).values() for title in CASES["sweeps"]}
 """The plot shows each of these splits over the array size."""
 
@@ -29,7 +39,11 @@ def run(place: str, cases: Iterable[Case], fresh: bool, quick: bool) -> list[Res
             continue
         harness.say(case)
         rounds = 3 if quick else 5 if case.nbytes > QUICK_BYTES else 7
-        calls = prepared(case, fresh, (OURS, *more, *PEERS, *LIMIT), harness.THREADS)
+        names = OURS, *more, *PEERS, *LIMIT
+        if GROUPS.get(place, {}).get("joins"):
+            calls = prepared_joins(case, names, harness.THREADS)
+        else:
+            calls = prepared(case, fresh, names, harness.THREADS)
         results.append(Result(place, str(case), harness.measure(calls, rounds), case.nbytes))
     return results
 
