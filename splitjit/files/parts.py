@@ -128,7 +128,7 @@ def plan_tensors(
         If the rule does not fit a tensor.
     """
     plans = []
-    for name in file.names:
+    for name in file.tensors:
         choice = choose(name, file)
         if choice and (scalars or choice.applies(file, name)):
             tensor = file.tensor(name)

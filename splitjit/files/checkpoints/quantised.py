@@ -20,16 +20,15 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 from splitjit.errors import SplitError, shorten
 from splitjit.files.patterns import Choice
 
 
-@dataclass(frozen=True, slots=True)
-class Feature:
+class Feature(NamedTuple):
     """How an axis of a tensor counts the features of its weight.
 
     Attributes

@@ -138,7 +138,7 @@ def read(one: Checkpoint) -> dict[TensorFile, Record]:
             if record and replace(own, bare=False, outer=None) != record:
                 raise _damaged(file.path, f"it contradicts {MANIFEST} beside it")
             record = own
-        if record and record.tensors.keys() != {*file.names}:
+        if record and record.tensors.keys() != {*file.tensors}:
             raise _damaged(file.path, "it names other tensors than the file holds")
         if record:
             records[file] = record
