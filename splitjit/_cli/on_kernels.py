@@ -169,23 +169,18 @@ def check(as_json: bool = False) -> int:
     if as_json:
         print_json({"ok": not wrong, "seconds": taken, "machine": machine, "workloads": found})
     else:
+        print(_COLUMNS_MEAN, *[f"{name:9} {fact}" for name, fact in machine.items()], sep="\n")
         said = "Every part equals NumPy's, byte for byte, and joins back."
         said = f"{wrong} workloads WRONG." if wrong else said
-        print(_MACHINE.format(**machine), f"{said} This check took {taken:.1f} s.", sep="\n")
+        print(f"\n{said} This check took {taken:.1f} s.")
     return 1 if wrong else 0
 
 
 _COLUMNS = "{:<28} {:>5}  {:>9} {:>9} {:>9}"
 
-_MACHINE = """
+_COLUMNS_MEAN = """
 fresh: into new arrays; out=: into arrays that exist;
 NumPy: [part.copy() for part in np.split(...)].
-
-splitjit  {splitjit}
-python    {python}, NumPy {numpy}, Numba {numba}
-CPU       {CPU}
-threads   {threads}
-kernels   {kernels}
 """
 
 Calls = dict[str, Callable[[], Any]]
@@ -294,9 +289,9 @@ def _machine() -> dict[str, str]:
     numba_threads = "no limit" if limits["Numba"] == sys.maxsize else limits["Numba"]
     return {
         "splitjit": f"{splitjit.__version__}, {Path(splitjit.__file__).parent}",
-        "numba": numba.__version__,
-        "numpy": np.__version__,
         "python": f"{platform.python_version()}, {platform.platform()}",
+        "numpy": np.__version__,
+        "numba": numba.__version__,
         "CPU": f"{llvmlite.binding.get_host_cpu_name()}, {os.cpu_count()} cores",
         "threads": f"{usable}, limited by {limited_by}: {limits['cores']} cores, "
         f"affinity {limits['affinity']}{quota}, Numba {numba_threads}",

@@ -175,16 +175,11 @@ def _info(parser: argparse.ArgumentParser) -> None:
     _flag(parser, "--json", text="print JSON, for other programs")
 
 
-COMMANDS: dict[str, tuple[Callable[[argparse.ArgumentParser], None], str]] = {
-    "check": (_check, "split typical arrays, compare with NumPy, print the speed"),
-    "warmup": (_warmup, "compile all kernels now, for example when a container is built"),
-    "cache": (_cache, "print where the compiled kernels are, or remove them"),
-    "split": (_split, "split the tensors in files: .npy, .npz, .safetensors"),
-    "join": (_join, "join the parts of files again"),
-    "reshard": (_reshard, "split parts again, into another number of parts"),
-    "info": (_info, "list the tensors of files, and the split that they are parts of"),
+COMMANDS: dict[str, Callable[[argparse.ArgumentParser], None]] = {
+    function.__name__[1:]: function
+    for function in (_check, _warmup, _cache, _split, _join, _reshard, _info)
 }
-"""For each command: the function that adds its options, and its line in the help."""
+"""For each command, the function that adds its options."""
 
 # ---- options that several commands have --------------------------------------------------
 
@@ -329,11 +324,11 @@ def make_parser(only: str | None = None) -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"splitjit {splitjit.__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for command in [only] if only in COMMANDS else COMMANDS:
-        add_options, line = COMMANDS[command]
-        text = inspect.cleandoc(add_options.__doc__ or "")  # Python 3.13 removes the indent itself
+        text = inspect.cleandoc(COMMANDS[command].__doc__ or "")  # Python 3.13 needs no cleandoc
         about, examples, epilog = text.partition("examples:\n")
+        line = about[0].lower() + about.partition(".\n")[0][1:]
         added = commands.add_parser(command, help=line, description=about, epilog=examples + epilog)
         if examples:
             added.formatter_class = argparse.RawDescriptionHelpFormatter
-        add_options(added)
+        COMMANDS[command](added)
     return parser

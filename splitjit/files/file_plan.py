@@ -105,11 +105,11 @@ class TensorPlan:
             received = f"{self.dtype} of shape {self.shape} into {sizes}"
             rule = "parts of elements smaller than a byte must be whole bytes"
             raise SplitError("split", received, rule)
-        runs: list[tuple[range, int]] = []
+        runs = []
         for sizes in self.sections:
-            share = self.groups // len(sizes)
-            groups = [range(i * share, (i + 1) * share) for i in range(len(sizes))]
-            runs += zip(groups, [size * bits // 8 for size in sizes], strict=True)
+            for i, size in enumerate(sizes):
+                share = self.groups // len(sizes)
+                runs.append((range(i * share, (i + 1) * share), size * bits // 8))
         return math.prod(shape[:axis]), runs
 
 

@@ -571,7 +571,8 @@ def test_check_as_a_user_runs_it():
         assert re.search(r" ok( +[\d.]+ [mu]s){3}$", row)
     *_, machine, _ = ended.stdout.split("\n\n")
     named = dict(line.split(maxsplit=1) for line in machine.splitlines())
-    assert [*named] == ["splitjit", "python", "CPU", "threads", "kernels"]
+    facts = ["splitjit", "python", "numpy", "numba", "CPU", "threads", "kernels"]
+    assert [*named] == facts
     version, folder = named["splitjit"].split(", ")
     assert version == splitjit.__version__
     assert (Path(folder) / "_kernels").is_dir()  # of the installed package, or of the checkout
