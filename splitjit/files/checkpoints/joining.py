@@ -131,10 +131,9 @@ def _check_inputs(parts: Sequence[Checkpoint]) -> None:
     for part in parts:
         for file in part.files:
             inode = file.status.st_dev, file.status.st_ino
-            if inode in same:
+            if same.setdefault(inode, file.path) is not file.path:
                 received = f"{same[inode]} and {file.path}"
                 raise SplitError("join", received, "a file must not be joined with itself")
-            same[inode] = file.path
             file.fingerprint()  # to know later whether a change of its ctime changed its contents
         if {file.suffix for file in part.files} != {file.suffix for file in parts[0].files}:
             received = f"{parts[0].files[0].path} and {part.files[0].path}"

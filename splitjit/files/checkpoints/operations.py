@@ -48,12 +48,9 @@ def plan_split(paths: StrPath | Iterable[StrPath], rule: Rule, options: Options)
     models = [one for one in named if one.is_folder]
     several = [one for one in named if one.is_folder or len(one.files[0].tensors) > 1]
     if several and not options.say_how:
-        rest = (
-            "ranks hold some tensors of a checkpoint whole, such as norms: \0tp_plan=True\0 splits "
-        )
-        rest += (
-            "it as transformers does, \0tensors=\0 names those to split, \0axis=\0 splits them all"
-        )
+        rest = "ranks hold some tensors of a checkpoint whole, such as norms: \0tp_plan=True\0 "
+        rest += "splits it as transformers does, \0tensors=\0 names those to split, "
+        rest += "\0axis=\0 splits them all"
         raise SplitError("split", str(several[0].path), rest)
     kind, value = rule
     if options.tp_plan and (kind == CHUNK or isinstance(value, tuple)):
@@ -309,12 +306,10 @@ def _tensor(tensor: Tensor) -> dict[str, Any]:
 
 def _choice(known: Record | None, name: str) -> dict[str, Any]:
     """Describe the axis and the sections of the whole tensor."""
-    if known is None:
-        return {}
-    choice = known.tensors[name]
-    if choice is None:
-        return {"axis": None}
-    return {"axis": choice.axis, "sections": choice.sections, "head": choice.head}
+    choice = known.tensors[name] if known else None
+    if choice:
+        return {"axis": choice.axis, "sections": choice.sections, "head": choice.head}
+    return {"axis": None} if known else {}
 
 
 def _divided(plan: TensorPlan) -> dict[str, Any]:

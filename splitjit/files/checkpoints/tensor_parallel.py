@@ -312,11 +312,11 @@ def check_shapes(
 
     def has(target: str, more: str = "") -> str:
         shape, config = tuple(plan.styles[target][1]), plan.quantization or {}
-        rest = f"the model {plan.model} has it with shape {shape}; "
+        fix = f"splitjit does not know the tensors of {quantised.named(config)}; "
+        fix += "give patterns for them"
         if quantised.is_known(config):
-            return rest + f"give the whole checkpoint{more}"
-        method = quantised.named(config)
-        return rest + f"splitjit does not know the tensors of {method}; give patterns for them"
+            fix = f"give the whole checkpoint{more}"
+        return f"the model {plan.model} has it with shape {shape}; {fix}"
 
     for target, (style, _) in plan.styles.items():
         if style not in _WHOLE and target not in found and not by_pattern:
