@@ -336,7 +336,7 @@ def make_parser(only: str | None = None) -> argparse.ArgumentParser:
     for command in [only] if only in COMMANDS else COMMANDS:
         text = inspect.cleandoc(COMMANDS[command].__doc__ or "")  # Python 3.13 needs no cleandoc
         about, examples, epilog = text.partition("examples:\n")
-        line = about[0].lower() + about.partition(".\n")[0][1:]
+        line = about[:1].lower() + about[1:].partition(".\n")[0]
         added = commands.add_parser(command, help=line, description=about, epilog=examples + epilog)
         if examples:
             added.formatter_class = argparse.RawDescriptionHelpFormatter

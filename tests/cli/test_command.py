@@ -256,6 +256,14 @@ def test_help(cli, line, says):
     assert says in cli(line).out
 
 
+def test_without_docstrings_help_is_short(cli, monkeypatch):
+    """As under ``python -OO``."""
+    for function in (*parser.COMMANDS.values(), parser._rule, parser._tensors, parser._output):
+        monkeypatch.setattr(function, "__doc__", None)
+    for line in ("--help", "split --help"):
+        assert USAGE in cli(line).out
+
+
 def test_a_file_whose_name_is_like_a_parameter(x, cli):
     Path("a split=2.npy").write_text("hello")
     assert "splitjit: a split=2.npy: not a" in cli("info", "a split=2.npy", status=2).err
