@@ -116,11 +116,10 @@ def plan_files(
     (((4, 3), (4, 3)), ['x.0.npy', 'x.1.npy'])
     """
     given = named_rule("plan_files", split, rule)
-    from splitjit.files.checkpoints import operations, sharding
+    from splitjit.files.checkpoints import operations
+    from splitjit.files.checkpoints.sharding import Options
 
-    options = sharding.Options(
-        axis, tensors, tp_plan, config, out, copy_config, layout, name, others
-    )
+    options = Options(axis, tensors, tp_plan, config, out, copy_config, layout, name, others)
     planned = operations.plan_split(paths, given, options)
     check_targets(planned.targets, force)
     return planned
@@ -187,11 +186,10 @@ config, others, layout
     [0 1 2 3 4 5]
     """
     given = named_rule("split_files", split, rule)
-    from splitjit.files.checkpoints import operations, sharding
+    from splitjit.files.checkpoints import operations
+    from splitjit.files.checkpoints.sharding import Options
 
-    options = sharding.Options(
-        axis, tensors, tp_plan, config, out, copy_config, layout, name, others
-    )
+    options = Options(axis, tensors, tp_plan, config, out, copy_config, layout, name, others)
     planned = operations.plan_split(paths, given, options)
     operations.write(planned, force, progress)
     return planned

@@ -142,12 +142,10 @@ def layouts(config: Mapping[str, Any], weight: str) -> Mapping[str, Layout] | No
 
 def _compressed(config: Mapping[str, Any], weight: str) -> Mapping[str, Layout] | None:
     group = _group_of(config, weight)
-    if group is None:
+    scale = _SCALES.get(group["weights"].get("strategy")) if group else None
+    if group is None or scale is None:
         return None
     scheme, form = group["weights"], group.get("format") or config.get("format")
-    scale = _SCALES.get(scheme.get("strategy"))
-    if scale is None:
-        return None
     held = {**_OTHERS, "weight_scale": scale, "weight_zero_point": scale}
     if form == "pack-quantized":
         held["weight_packed"] = "0 1p"

@@ -360,12 +360,10 @@ def _head(plan: ModelPlan, name: str, style: str, length: int) -> tuple[int | No
     """
     *path, module, _ = ["", *name.split(".")]
     attention = any("attn" in part or "attention" in part.lower() for part in path)
-    if not attention or not _STYLES[style].heads:
-        return None, False
-    length //= _STYLES[style].sections
     separate = module in _KEY_VALUE
     fused = "qkv" in module or "query_key_value" in module
-    heads = _heads(plan, path)[separate or fused]
+    heads = _heads(plan, path)[separate or fused] if attention and _STYLES[style].heads else 0
+    length //= _STYLES[style].sections
     if not heads or length % heads:
         return None, False
     return length // heads, separate and style == "colwise"
