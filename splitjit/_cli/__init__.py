@@ -1,6 +1,6 @@
 """The command ``splitjit``: it reads arguments, plans and writes, and prints.
 
-`main` chooses the command, `parser` has its options, `on_files` calls `splitjit.files.checkpoints`,
-and each other module prints for one command or a few. Nothing imports this package but
+`main` chooses the command, and `parser` has its options. `on_files` has the commands that call
+`splitjit.files.checkpoints`, and `on_kernels` the others. Nothing imports this package but
 ``python -m splitjit`` and the installed script.
 """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import sys
 from pathlib import Path
 from typing import Any
@@ -68,3 +69,17 @@ def _as_given(name: str, equals: str, value: str) -> str:
 def number_of(count: int, what: str) -> str:
     """Return a number and a noun: ``1 tensor``, ``2 tensors``."""
     return f"{count} {what}{'s' * (count != 1)}"
+
+
+def amount(nbytes: float) -> str:
+    """Format a number of bytes in a unit that fits.
+
+    Examples
+    --------
+    >>> amount(990), amount(25088), amount(7.6e9)
+    ('990 bytes', '25.1 kB', '7.6 GB')
+    """
+    if nbytes < 10_000:
+        return f"{nbytes:.0f} bytes"
+    power = min(int(math.log10(nbytes)) // 3, 4)
+    return f"{nbytes / 1000**power:.1f} {' kMGT'[power]}B"

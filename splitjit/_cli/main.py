@@ -51,18 +51,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     given = sys.argv[1:] if argv is None else argv
     arguments = make_parser(only=given[0] if given else None).parse_args(given)
     try:
-        if arguments.command == "check":
-            from splitjit._cli import check
+        if arguments.command in ("check", "warmup", "cache"):
+            from splitjit._cli import on_kernels
 
-            return check.run(arguments.json)
-        if arguments.command == "warmup":
-            from splitjit._cli.cache import warmup
-
-            return warmup(arguments.check)
-        if arguments.command == "cache":
-            from splitjit._cli.cache import cache
-
-            return cache(arguments.clear, arguments.json)
+            if arguments.command == "check":
+                return on_kernels.check(arguments.json)
+            if arguments.command == "warmup":
+                return on_kernels.warmup(arguments.check)
+            return on_kernels.cache(arguments.clear, arguments.json)
         from splitjit._cli import on_files
 
         on_files.run(arguments)

@@ -1,7 +1,8 @@
 """The arguments of the command, and its help.
 
 Each command has a function that adds its options. The function's docstring is the description in
-the help; from the line ``examples:`` on, it follows the options.
+the help; from the line ``examples:`` on, it follows the options. A function that adds options to
+several commands has their help in its docstring.
 """
 
 from __future__ import annotations
@@ -103,7 +104,7 @@ def _split(parser: argparse.ArgumentParser) -> None:
     text = "copy each other tensor into every part, or leave it out (default: copy)"
     tensors.add_argument("--others", choices=["copy", "skip"], default="copy", help=text)
     output = _output(parser, "DIR", "folder of the parts (default: FILE's folder)")
-    _names(output, "files", default="files")
+    _names(output, default="files")
 
 
 def _join(parser: argparse.ArgumentParser) -> None:
@@ -161,7 +162,7 @@ def _reshard(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("paths", metavar="PART", nargs="+", help=_PART)
     _rule(parser)
     _tensors(parser, help=_AXIS_OF_PARTS)
-    _names(_output(parser, "DIR", "folder of the parts", required=True), "as before")
+    _names(_output(parser, "DIR", "folder of the parts", required=True))
 
 
 def _info(parser: argparse.ArgumentParser) -> None:
@@ -175,16 +176,11 @@ def _info(parser: argparse.ArgumentParser) -> None:
     _flag(parser, "--json", text="print JSON, for other programs")
 
 
-COMMANDS: dict[str, tuple[Callable[[argparse.ArgumentParser], None], str]] = {
-    "check": (_check, "split typical arrays, compare with NumPy, print the speed"),
-    "warmup": (_warmup, "compile all kernels now, for example when a container is built"),
-    "cache": (_cache, "print where the compiled kernels are, or remove them"),
-    "split": (_split, "split the tensors in files: .npy, .npz, .safetensors"),
-    "join": (_join, "join the parts of files again"),
-    "reshard": (_reshard, "split parts again, into another number of parts"),
-    "info": (_info, "list the tensors of files, and the split that they are parts of"),
+COMMANDS: dict[str, Callable[[argparse.ArgumentParser], None]] = {
+    function.__name__[1:]: function
+    for function in (_check, _warmup, _cache, _split, _join, _reshard, _info)
 }
-"""For each command: the function that adds its options, and its line in the help."""
+"""For each command, the function that adds its options."""
 
 # ---- options that several commands have --------------------------------------------------
 
@@ -192,79 +188,88 @@ _PART = "a part: a file, the folder of a rank, or a folder of ranks"
 _AXIS_OF_PARTS = "axis that was split, if no pattern or record gives it; -1 is the last axis"
 
 
-def _flag(group: argparse._ActionsContainer, *names: str, text: str) -> None:
+def _flag(group: argparse._ActionsContainer, *names: str, text: str | None) -> None:
     group.add_argument(*names, action="store_true", help=text)
 
 
+def _texts(function: Callable[..., object]) -> Callable[[str], str | None]:
+    """Return what gives the help of an option: the docstring of its function has it."""
+    text = inspect.cleandoc(function.__doc__ or "")
+    return dict(re.findall(r"^(--[\w-]+): (.+(?:\n +.+)*)", text, re.MULTILINE)).get
+
+
 def _rule(parser: argparse.ArgumentParser) -> None:
+    """Add the options for the rule.
+
+    --split: lengths of the parts: 2,4 makes a part of length 2 and a part of length 4; one length
+        may be -1 and takes the rest; 4 makes parts of length 4, the last one smaller; '4,' (with
+        a comma) makes one part of length 4
+    --indices: cut before these indices: 2,4 makes three parts; write --indices=-2,-1 to count from
+        the end of the axis
+    """
+    text = _texts(_rule)
     titled = parser.add_argument_group("rule (give exactly one)")
     rule = titled.add_mutually_exclusive_group(required=True)
-    text = (
-        "lengths of the parts: 2,4 makes a part of length 2 and a part of length 4; one length may "
-        "be -1 and takes the rest; 4 makes parts of length 4, the last one smaller; '4,' (with a "
-        "comma) makes one part of length 4"
-    )
-    rule.add_argument("--split", metavar="LENGTHS", type=_lengths, help=text)
-    for name, text in COUNTS.items():
-        rule.add_argument(f"--{name.replace('_', '-')}", metavar="N", type=int, help=text)
-    text = (
-        "cut before these indices: 2,4 makes three parts; write --indices=-2,-1 to count from the "
-        "end of the axis"
-    )
-    rule.add_argument("--indices", metavar="INDICES", type=_indices, help=text)
+    rule.add_argument("--split", metavar="LENGTHS", type=_lengths, help=text("--split"))
+    for name, meaning in COUNTS.items():
+        rule.add_argument(f"--{name.replace('_', '-')}", metavar="N", type=int, help=meaning)
+    rule.add_argument("--indices", metavar="INDICES", type=_indices, help=text("--indices"))
 
 
 def _tensors(parser: argparse.ArgumentParser, **axis: Any) -> argparse._ArgumentGroup:
+    """Add the options that say which tensors are split.
+
+    --tensor: split the tensors whose names match PATTERN, along AXIS instead of --axis; * matches
+        any text, ? one character, [qk] one of these characters. 'PATTERN=AXIS:4096,1024,1024' is
+        for fused tensors: along the axis lie sections of these lengths, the rule splits each one,
+        and a part holds its pieces of all sections; with @128 at the end, no cut goes through a
+        head of length 128, and 768,96@24,64@16 gives each section its own heads. PATTERN=AXIS/3,5
+        gives the lengths of the parts for these tensors only. This option may be repeated: the
+        first pattern that matches a name counts (default: all tensors)
+    --tp-plan: split the tensors that no pattern matches as the model's tensor-parallel plan in
+        transformers says, or a preset of splitjit if transformers has none, and copy the tensors
+        that the plan does not name; --dry-run prints the patterns that do the same
+    --config: config.json of the model, or its folder, for --tp-plan (default: beside FILE)
+    """
+    text = _texts(_tensors)
     group = parser.add_argument_group("tensors")
     group.add_argument("--axis", type=int, **axis)
-    text = (
-        "split the tensors whose names match PATTERN, along AXIS instead of --axis; * matches any "
-        "text, ? one character, [qk] one of these characters. 'PATTERN=AXIS:4096,1024,1024' is for "
-        "fused tensors: along the axis lie sections of these lengths, the rule splits each one, "
-        "and a part holds its pieces of all sections; with @128 at the end, no cut goes through a "
-        "head of length 128, and 768,96@24,64@16 gives each section its own heads. "
-        "PATTERN=AXIS/3,5 gives the lengths of the parts for these tensors only. This option may "
-        "be repeated: the first pattern that matches a name counts (default: all tensors)"
+    group.add_argument(
+        "--tensor", dest="tensors", metavar="PATTERN[=AXIS]", action="append", help=text("--tensor")
     )
-    metavar = "PATTERN[=AXIS]"
-    group.add_argument("--tensor", metavar=metavar, dest="tensors", action="append", help=text)
-    text = (
-        "split the tensors that no pattern matches as the model's tensor-parallel plan in "
-        "transformers says, or a preset of splitjit if transformers has none, and copy the tensors "
-        "that the plan does not name; --dry-run prints the patterns that do the same"
-    )
-    _flag(group, "--tp-plan", text=text)
-    text = "config.json of the model, or its folder, for --tp-plan (default: beside FILE)"
-    group.add_argument("--config", metavar="PATH", help=text)
+    _flag(group, "--tp-plan", text=text("--tp-plan"))
+    group.add_argument("--config", metavar="PATH", help=text("--config"))
     return group
 
 
-def _names(group: argparse._ArgumentGroup, otherwise: str, default: str | None = None) -> None:
-    text = (
-        "files: FILE.0.npy, FILE.1.npy, …; ranks: rank-0/FILE.npy, rank-1/FILE.npy, …, and an "
-        f"index of the .safetensors files in each folder (default: {otherwise})"
-    )
-    group.add_argument("--layout", choices=["files", "ranks"], default=default, help=text)
-    text = (
-        "name of each part, with the fields {rank}, {stem} (the name of FILE without suffix) and "
-        "{part} (the number of the file in its checkpoint): 'rank{rank}.safetensors'. Files of a "
-        "checkpoint whose parts have the same name share one part"
-    )
-    group.add_argument("--name", metavar="NAME", help=text)
+def _names(group: argparse._ArgumentGroup, default: str | None = None) -> None:
+    """Add the options for the names of parts.
+
+    --layout: files: FILE.0.npy, FILE.1.npy, …; ranks: rank-0/FILE.npy, rank-1/FILE.npy, …, and an
+        index of the .safetensors files in each folder (default: files; of reshard: as before)
+    --name: name of each part, with the fields {rank}, {stem} (the name of FILE without suffix) and
+        {part} (the number of the file in its checkpoint): 'rank{rank}.safetensors'. Files of a
+        checkpoint whose parts have the same name share one part
+    """
+    text, layouts = _texts(_names), ["files", "ranks"]
+    group.add_argument("--layout", choices=layouts, default=default, help=text("--layout"))
+    group.add_argument("--name", metavar="NAME", help=text("--name"))
 
 
 def _output(
     parser: argparse.ArgumentParser, metavar: str, out: str, **given: Any
 ) -> argparse._ArgumentGroup:
+    """Add the options for what is written and printed.
+
+    --copy-config: copy config.json, generation_config.json and the files of the tokenizer, which
+        all parts must hold alike, into each folder that is written (default: for ranks)
+    """
     _flag(parser, "--dry-run", text="print what would be written, and write nothing")
     output = parser.add_argument_group("output")
     output.add_argument("--out", metavar=metavar, help=out, **given)
     _flag(output, "--force", text="overwrite existing files")
-    text = (
-        "copy config.json, generation_config.json and the files of the tokenizer, which all parts "
-        "must hold alike, into each folder that is written (default: for ranks)"
-    )
-    output.add_argument("--copy-config", action=argparse.BooleanOptionalAction, help=text)
+    both, text = argparse.BooleanOptionalAction, _texts(_output)
+    output.add_argument("--copy-config", action=both, help=text("--copy-config"))
     group = parser.add_mutually_exclusive_group()
     _flag(group, "--quiet", text="print only errors")
     _flag(group, "-v", "--verbose", text="list all files, even if there are many")
@@ -329,11 +334,11 @@ def make_parser(only: str | None = None) -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"splitjit {splitjit.__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for command in [only] if only in COMMANDS else COMMANDS:
-        add_options, line = COMMANDS[command]
-        text = inspect.cleandoc(add_options.__doc__ or "")  # Python 3.13 removes the indent itself
+        text = inspect.cleandoc(COMMANDS[command].__doc__ or "")  # Python 3.13 needs no cleandoc
         about, examples, epilog = text.partition("examples:\n")
+        line = about[:1].lower() + about[1:].partition(".\n")[0]
         added = commands.add_parser(command, help=line, description=about, epilog=examples + epilog)
         if examples:
             added.formatter_class = argparse.RawDescriptionHelpFormatter
-        add_options(added)
+        COMMANDS[command](added)
     return parser

@@ -5,9 +5,9 @@ The command ``python -m splitjit`` does the same. Files may be larger than memor
 
 A `TensorFile` of `formats` reads a format, and a `FileWriter` writes it. `patterns` choose how
 tensors are split, `file_plan` is a split as data, `parts` plans and writes the parts, and `tiles`
-moves the bytes. `places` and `staging` keep all files whole, by way of `disk`. These modules know
-nothing of models: `checkpoints` does, and its docstring is the path of a command, step by step.
-The public functions call its `operations`, and import it when first used.
+moves the bytes. `staging` keeps all files whole, by way of `disk`. These modules know nothing of
+models: `checkpoints` does, and its docstring is the path of a command, step by step. The public
+functions call its `operations`, and import it when first used.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, Literal, Unpack
 from splitjit._plan.arguments import OtherRules, named_rule
 from splitjit.files.file_plan import FilePlan, SplitFiles, TensorPlan
 from splitjit.files.parts import Progress
-from splitjit.files.places import StrPath, check_targets
+from splitjit.files.staging import StrPath, check_targets
 
 __all__ = [
     "FilePlan",
@@ -116,9 +116,10 @@ def plan_files(
     (((4, 3), (4, 3)), ['x.0.npy', 'x.1.npy'])
     """
     given = named_rule("plan_files", split, rule)
-    from splitjit.files.checkpoints import naming, operations
+    from splitjit.files.checkpoints import operations
+    from splitjit.files.checkpoints.sharding import Options
 
-    options = naming.Options(axis, tensors, tp_plan, config, out, copy_config, layout, name, others)
+    options = Options(axis, tensors, tp_plan, config, out, copy_config, layout, name, others)
     planned = operations.plan_split(paths, given, options)
     check_targets(planned.targets, force)
     return planned
@@ -185,9 +186,10 @@ config, others, layout
     [0 1 2 3 4 5]
     """
     given = named_rule("split_files", split, rule)
-    from splitjit.files.checkpoints import naming, operations
+    from splitjit.files.checkpoints import operations
+    from splitjit.files.checkpoints.sharding import Options
 
-    options = naming.Options(axis, tensors, tp_plan, config, out, copy_config, layout, name, others)
+    options = Options(axis, tensors, tp_plan, config, out, copy_config, layout, name, others)
     planned = operations.plan_split(paths, given, options)
     operations.write(planned, force, progress)
     return planned
@@ -252,9 +254,9 @@ def join_files(
     --------
     split_files : Split files, with an example.
     """
-    from splitjit.files.checkpoints import naming, operations
+    from splitjit.files.checkpoints import operations, sharding
 
-    options = naming.Options(axis, tensors, tp_plan, config, out, copy_config)
+    options = sharding.Options(axis, tensors, tp_plan, config, out, copy_config)
     joined = operations.plan_join(paths, options)
     operations.write(joined, force, progress)
     return joined.targets
@@ -337,9 +339,9 @@ def reshard_files(
     ['y.0.npy', 'y.1.npy', 'y.2.npy'] [ 8  9 10 11]
     """
     given = named_rule("reshard_files", split, rule)
-    from splitjit.files.checkpoints import naming, operations
+    from splitjit.files.checkpoints import operations, sharding
 
-    options = naming.Options(axis, tensors, tp_plan, config, out, copy_config, layout, name)
+    options = sharding.Options(axis, tensors, tp_plan, config, out, copy_config, layout, name)
     planned = operations.plan_reshard(paths, given, options)
     operations.write(planned, force, progress)
     return planned
@@ -379,6 +381,6 @@ def describe_files(paths: StrPath | Iterable[StrPath]) -> dict[str, Any]:
     >>> found["checkpoints"][0]["files"][0]["tensors"]
     [{'name': '', 'dtype': 'float32', 'shape': [4, 6], 'nbytes': 96}]
     """
-    from splitjit.files.checkpoints import described
+    from splitjit.files.checkpoints import operations
 
-    return described.describe_files(paths)
+    return operations.describe_files(paths)

@@ -105,10 +105,10 @@ class TensorPlan:
             received = f"{self.dtype} of shape {self.shape} into {sizes}"
             rule = "parts of elements smaller than a byte must be whole bytes"
             raise SplitError("split", received, rule)
-        runs, groups = [], self.groups
+        runs = []
         for sizes in self.sections:
             for i, size in enumerate(sizes):
-                share = groups // len(sizes)
+                share = self.groups // len(sizes)
                 runs.append((range(i * share, (i + 1) * share), size * bits // 8))
         return math.prod(shape[:axis]), runs
 

@@ -128,7 +128,7 @@ def plan_tensors(
         If the rule does not fit a tensor.
     """
     plans = []
-    for name in file.names:
+    for name in file.tensors:
         choice = choose(name, file)
         if choice and (scalars or choice.applies(file, name)):
             tensor = file.tensor(name)
@@ -150,13 +150,11 @@ def count_parts(plans: list[TensorPlan], rule: Rule) -> int:
     counts = {plan.count: plan.name or plan.file.path for plan in plans if plan.axis is not None}
     if len(counts) > 1:
         received = ", ".join(f"{what} into {count}" for count, what in sorted(counts.items())[:2])
-        rest = (
-            "all tensors must have the same number of parts; use \0num_outputs\0 or \0num_splits\0"
-        )
-        raise SplitError("split", received, rest)
+        rest = "all tensors must have the same number of parts; "
+        raise SplitError("split", received, rest + "use \0num_outputs\0 or \0num_splits\0")
     asked = num_parts(rule)
     for count, what in counts.items():
-        if asked is not None and count != asked:
+        if asked not in (None, count):
             rest = f"the rule makes {asked} parts of each tensor"
             raise SplitError("split", f"{what} into {count}", rest)
     return next(iter(counts), 0)

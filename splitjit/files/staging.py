@@ -8,6 +8,7 @@ target has changed; from then on, each is complete, old or new, and the same cal
 finishes.
 
 A process removes its own staging folders, and no others: it names those that a killed one has left.
+No two new files may have the same place, and none may replace an input.
 """
 
 from __future__ import annotations
@@ -16,14 +17,23 @@ import contextlib
 import functools
 import operator
 import os
+import re
 import shlex
 import sys
 import tempfile
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from splitjit.files import disk, places
+from splitjit.errors import SplitError
+from splitjit.files import disk
 from splitjit.files.disk import NewFile, change, flush
+
+StrPath = str | os.PathLike[str]
+"""A path as users give it."""
+
+FORCING = "force=True"
+"""How a caller in Python says that new files may replace others."""
 
 _PREFIX = ".splitjit-"
 
@@ -34,7 +44,7 @@ PARTLY = "each file is complete, old or new; the same call with {} finishes"
 
 @contextlib.contextmanager
 def stage(
-    targets: Mapping[Path, Sequence[str]], *, force: bool = False, forcing: str = places.FORCING
+    targets: Mapping[Path, Sequence[str]], *, force: bool = False, forcing: str = FORCING
 ) -> Iterator[Mapping[Path, Staged]]:
     """Write new files: the ``with`` block writes them, and then they are moved.
 
@@ -63,10 +73,10 @@ def stage(
     OSError
         If something else prevents the files from being written.
     """
-    places.check_names(targets)
+    check_names(targets)
     _name_leftovers(targets)
     given = [folder / name for folder, names in targets.items() for name in names]
-    places.check_targets(given, force, forcing)
+    check_targets(given, force, forcing)
     note = ""
     try:
         with contextlib.ExitStack() as cleanup:  # the last callback runs first
@@ -74,7 +84,7 @@ def stage(
             yield {file.path: file for file in files}
             for file in files:
                 file.finish()
-            places.check_targets(given, force, forcing)  # again, before the first move
+            check_targets(given, force, forcing)  # again, before the first move
             note = PARTLY.format(forcing)
             for file in files:
                 file.move(force)
@@ -209,3 +219,81 @@ def _tried(remove: Callable[[Path], None], path: Path) -> None:
     """Remove a file or an empty folder if possible."""
     with contextlib.suppress(OSError):
         change(remove, path)
+
+
+# ---- where new files may go ---------------------------------------------------------------
+
+_REFUSED_BY_WINDOWS = re.compile(
+    r"(con|prn|aux|nul|conin\$|conout\$|(com|lpt)[0-9¹²³]) *(\..*)?"  # devices
+    r'|.*[<>:"|?*\0-\x1f].*'  # `a:b` is a stream of the file `a`
+    r"|.*[. ]",  # Windows drops these
+    re.IGNORECASE | re.DOTALL,
+)
+"""Names that Windows refuses or changes."""
+
+
+def _place(path: Path) -> tuple[int, int, str]:
+    """Return the place of a path, which need not exist. Paths to the same place have the same.
+
+    Links to folders are followed. A link at the path itself is not, because a new file replaces
+    it. Names that differ only in case are the same place, as they are on some file systems.
+    """
+    folder = Path(os.path.realpath(path.parent))
+    there = next(one for one in (folder, *folder.parents) if one.is_dir())
+    status, name = there.stat(), os.path.relpath(folder / path.name, there)
+    return status.st_dev, status.st_ino, unicodedata.normalize("NFC", name).casefold()
+
+
+def check_targets(targets: Iterable[Path], force: bool, forcing: str = FORCING) -> None:
+    """Check that no target exists, or if `force`, that no target is a directory.
+
+    Raises
+    ------
+    FileExistsError
+        If a target exists.
+    """
+    for target in targets:
+        if target.is_dir():
+            raise FileExistsError(f"{target} is a directory")
+        if os.path.lexists(target) and not force:
+            raise FileExistsError(f"{target} exists; {forcing} overwrites it")
+
+
+def check_names(targets: Mapping[Path, Sequence[str]]) -> None:
+    """Check that the system keeps these names as they are."""
+    if sys.platform != "win32":
+        return
+    for folder, names in targets.items():
+        for name in names:
+            if any(_REFUSED_BY_WINDOWS.fullmatch(one) for one in re.split(r"[/\\]", name)):
+                rule = "Windows has no files of this name: it is a device, or has other characters"
+                raise SplitError("files", f"{folder / name}", rule)
+
+
+def check_places(files: Sequence[tuple[Sequence[Path], Sequence[Path]]]) -> None:
+    """Check that no two outputs have the same place, and that no output replaces an input.
+
+    Parameters
+    ----------
+    files : sequence of (sequence of Path, sequence of Path)
+        Inputs, and the outputs made from them.
+
+    Raises
+    ------
+    SplitError
+        If two outputs have the same place, or if an output replaces an input.
+    """
+    inputs = [path for paths, _ in files for path in paths]
+    replaced = {_place(path): given for given in inputs for path in (given, given.resolve())}
+    owners: dict[tuple[int, int, str], Path] = {}
+    for paths, targets in files:
+        for target in targets:
+            place = _place(target)
+            if place in replaced:
+                rule = f"{target} would replace an input, {replaced[place]}"
+                raise SplitError("split", str(paths[0]), rule)
+            if place in owners:
+                rule = f"both would write {target} (case does not count); write them into "
+                rule += "different folders"
+                raise SplitError("split", f"{owners[place]} and {paths[0]}", rule)
+            owners[place] = paths[0]

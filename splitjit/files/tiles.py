@@ -36,9 +36,6 @@ MOST = 4
 LONG = 128
 """Mean run length, in bytes, from which NumPy copies faster than kernels that must be loaded."""
 
-RUN = 1 << 23
-"""The most bytes that the system copies at a time."""
-
 
 @contextlib.contextmanager
 def open_sources(
@@ -78,22 +75,21 @@ def divide(plan: TensorPlan, source: Source) -> Iterator[tuple[int, Data]]:
     runs = _long_runs(plan)
     if runs is not None:
         for groups, width in runs:
-            while width:
-                data = source.next(min(width, RUN))
-                width -= data.nbytes
+            for data in source.next(width):
                 for group in groups:
                     yield group, data
         return
-    columns = _Columns(plan)
-    for tile, parts in columns.tiles():
-        source.take(tile.reshape(-1).view(np.uint8))
-        if not columns.are_long:
-            out = [parts[first][:, own] for _, ((first, own), *_) in columns.pieces]
+    pieces, are_long, tiles = _columns(plan)
+    for tile, parts in tiles:
+        source.take(tile)
+        if not are_long:
+            out = [parts[first][:, own] for _, ((first, own), *_) in pieces]
             split(tile, [one.shape[1] for one in out], axis=1, out=out)
-        for piece, holders in columns.pieces:
-            for group, own in holders if columns.are_long else holders[1:]:
+        for piece, holders in pieces:
+            for group, own in holders if are_long else holders[1:]:
                 parts[group][:, own] = tile[:, piece]
-        yield from enumerate(parts)
+        for group, part in enumerate(parts):
+            yield group, part.reshape(-1).view(np.uint8)
 
 
 def assemble(plan: TensorPlan, sources: Sequence[tuple[Path, Source]]) -> Iterator[Data]:
@@ -134,24 +130,22 @@ def assemble(plan: TensorPlan, sources: Sequence[tuple[Path, Source]]) -> Iterat
     runs = _long_runs(plan)
     if runs is not None:
         for groups, width in runs:
-            while width:
-                if len(groups) * plan.copies > 1:
-                    data: Data = take(groups, buffers[0, : min(width, TILE)])
-                else:
-                    data = sources[groups[0]][1].next(min(width, RUN))
-                width -= data.nbytes
-                yield data
+            if len(groups) * plan.copies == 1:
+                yield from sources[groups[0]][1].next(width)
+                continue
+            for start in range(0, width, TILE):
+                yield take(groups, buffers[0, : min(width - start, TILE)])
         return
-    columns = _Columns(plan)
-    for tile, parts in columns.tiles():
+    pieces, _, tiles = _columns(plan)
+    for tile, parts in tiles:
         for group, part in enumerate(parts):
-            take([group], part.reshape(-1).view(np.uint8))
-        for piece, ((first, own), *others) in columns.pieces:
+            take([group], part)
+        for piece, ((first, own), *others) in pieces:
             held = parts[first][:, own]
             tile[:, piece] = held
             for group, other in others:
                 check_equal(first * plan.copies, held, group * plan.copies, parts[group][:, other])
-        yield tile
+        yield tile.reshape(-1).view(np.uint8)
 
 
 def _long_runs(plan: TensorPlan) -> Iterable[tuple[range, int]] | None:
@@ -163,48 +157,33 @@ def _long_runs(plan: TensorPlan) -> Iterable[tuple[range, int]] | None:
     return itertools.chain.from_iterable(itertools.repeat(runs, rows if row else 0))
 
 
-class _Columns:
-    """Where short runs lie in a row, in elements.
+Pieces = Sequence[tuple[slice, Sequence[tuple[int, slice]]]]
+"""For each run, its columns in a row, and the groups that hold it, with its columns in their parts.
 
-    Attributes
-    ----------
-    rows : int
-        The number of rows in memory order.
-    most : int
-        Rows in memory at a time; more if there are many parts, for fewer writes.
-    element : dtype
-        Plain bytes: NumPy would skip the padding of structured dtypes.
-    pieces : list of (slice, list of (int, slice))
-        For each run, its columns in a row, and the groups that hold it, with its columns
-        in their parts.
-    are_long : bool
-        Whether NumPy copies the runs.
-    widths : list of int
-        The length of a row of the parts of each group.
-    """
+Columns are counted in elements.
+"""
 
-    def __init__(self, plan: TensorPlan) -> None:
-        self.rows, runs = plan.runs()
-        self.element = np.dtype((np.void, max(1, plan.tensor.bits // 8)))
-        self.pieces: list[tuple[slice, list[tuple[int, slice]]]] = []
-        self.widths, self.width = [0] * plan.groups, 0
-        for groups, nbytes in runs:
-            width = nbytes // self.element.itemsize
-            piece, holders = slice(self.width, self.width + width), []
-            for group in groups:
-                own = slice(self.widths[group], self.widths[group] + width)
-                holders.append((group, own))
-                self.widths[group] += width
-            self.pieces.append((piece, holders))
-            self.width += width
-        self.are_long = self.width * self.element.itemsize >= LONG * len(runs)
-        tile = min(MOST * TILE, max(TILE, plan.groups * TILE // 32))
-        self.most = min(self.rows, max(1, tile // (self.width * self.element.itemsize)))
+Tiles = Iterator[tuple[np.ndarray, list[np.ndarray]]]
+"""Arrays for the next rows, whole and of each group, until all rows are complete."""
 
-    def tiles(self) -> Iterator[tuple[np.ndarray, list[np.ndarray]]]:
-        """Yield arrays for the next rows, whole and of each group, until all are complete."""
-        widths = self.width, *self.widths
-        tile, *parts = [np.empty((self.most, width), self.element) for width in widths]
-        for start in range(0, self.rows, self.most):
-            count = self.rows - start
-            yield tile[:count], [part[:count] for part in parts]
+
+def _columns(plan: TensorPlan) -> tuple[Pieces, bool, Tiles]:
+    """Return where short runs lie, whether NumPy copies them, and the tiles to copy them in."""
+    rows, runs = plan.runs()
+    # Plain bytes: NumPy would skip the padding of structured dtypes.
+    element = np.dtype((np.void, max(1, plan.tensor.bits // 8)))
+    pieces, width, widths = [], 0, [0] * plan.groups
+    for groups, nbytes in runs:
+        count = nbytes // element.itemsize
+        holders = [(group, slice(widths[group], widths[group] + count)) for group in groups]
+        for group in groups:
+            widths[group] += count
+        pieces.append((slice(width, width + count), holders))
+        width += count
+    # More rows at a time if there are many parts, for fewer writes.
+    room = min(MOST * TILE, max(TILE, plan.groups * TILE // 32))
+    most = min(rows, max(1, room // (width * element.itemsize)))
+    tile, *parts = [np.empty((most, columns), element) for columns in (width, *widths)]
+    left = range(rows, 0, -most)
+    tiles = ((tile[:count], [part[:count] for part in parts]) for count in left)
+    return pieces, width * element.itemsize >= LONG * len(runs), tiles

@@ -8,8 +8,7 @@
 from typing import TYPE_CHECKING, Any
 
 from splitjit._operators import Unknown
-from splitjit.onnx.split import Split
-from splitjit.onnx.split_to_sequence import SplitToSequence
+from splitjit.onnx.split import Split, SplitToSequence
 
 if TYPE_CHECKING:
     from splitjit.onnx.reference import SplitBackend, reference_ops

@@ -12,7 +12,7 @@ from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun
 
 from splitjit.errors import SplitError
-from splitjit.onnx import split, split_to_sequence
+from splitjit.onnx import split
 
 
 class _SplitRun(OpRun):
@@ -47,7 +47,7 @@ class SplitToSequence(_SplitRun):
 
     def _run(self, *inputs: Any, **attributes: Any) -> tuple[list[np.ndarray]]:
         opset = self.run_params["opsets"][self.domain]
-        return (split_to_sequence.SplitToSequence(opset=opset, **attributes)(*inputs),)
+        return (split.SplitToSequence(opset=opset, **attributes)(*inputs),)
 
 
 reference_ops: list[type[OpRun]] = [Split, SplitToSequence]

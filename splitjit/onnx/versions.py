@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, SupportsIndex
+from typing import Any, ClassVar, NamedTuple, SupportsIndex
 
 import numpy as np
 
@@ -24,8 +23,7 @@ ALL = frozenset(TENSOR_TYPES)
 ALL_BUT_BFLOAT16 = ALL - {"tensor(bfloat16)"}
 
 
-@dataclass(frozen=True, slots=True)
-class Version:
+class Version(NamedTuple):
     """One published version of an operator: what sets it apart from others.
 
     Parameters

@@ -16,15 +16,15 @@ import numpy as np
 import pytest
 
 import splitjit
-from splitjit._cli import cache, check, parser, report
+from splitjit._cli import on_files, on_kernels, parser
 from splitjit._cli.main import main
 from splitjit.files import tiles
 from tests.conftest import needs_kernels
 
 SMALL = (
-    check.Workload("strings", (4, 10), "object", 1, {"num_splits": 2}),
-    check.Workload("slices", (16, 6), "float32", 1, {"indices": [1, 1]}),
-    check.Workload("kernels", (1000, 300), "float32", 1, {"num_splits": 3}),
+    on_kernels.Workload("strings", (4, 10), "object", 1, {"num_splits": 2}),
+    on_kernels.Workload("slices", (16, 6), "float32", 1, {"indices": [1, 1]}),
+    on_kernels.Workload("kernels", (1000, 300), "float32", 1, {"num_splits": 3}),
 )
 
 
@@ -256,6 +256,14 @@ def test_help(cli, line, says):
     assert says in cli(line).out
 
 
+def test_without_docstrings_help_is_short(cli, monkeypatch):
+    """As under ``python -OO``."""
+    for function in (*parser.COMMANDS.values(), parser._rule, parser._tensors, parser._output):
+        monkeypatch.setattr(function, "__doc__", None)
+    for line in ("--help", "split --help"):
+        assert USAGE in cli(line).out
+
+
 def test_a_file_whose_name_is_like_a_parameter(x, cli):
     Path("a split=2.npy").write_text("hello")
     assert "splitjit: a split=2.npy: not a" in cli("info", "a split=2.npy", status=2).err
@@ -405,8 +413,8 @@ class Terminal(io.StringIO):
 
 @pytest.fixture
 def at_once(monkeypatch):
-    monkeypatch.setattr(report, "BAR_AFTER", 0)
-    monkeypatch.setattr(report, "LINE_EVERY", 0)
+    monkeypatch.setattr(on_files, "BAR_AFTER", 0)
+    monkeypatch.setattr(on_files, "LINE_EVERY", 0)
     monkeypatch.setattr(tiles, "TILE", 48)
 
 
@@ -533,7 +541,7 @@ def test_killed_and_given_again(half_way, x, cli):
 
 
 def test_too_little_memory(x, cli, monkeypatch):
-    monkeypatch.setattr(report, "print_report", lambda *_: bytearray(sys.maxsize))
+    monkeypatch.setattr(on_files, "print_report", lambda *_: bytearray(sys.maxsize))
     assert cli("split x.npy --num-splits 2", status=2).err.endswith(": not enough memory\n")
 
 
@@ -541,7 +549,7 @@ def test_an_interrupt_after_all_files_are_written(x, cli, monkeypatch):
     def interrupt(*_):
         raise KeyboardInterrupt(signal.SIGTERM)
 
-    monkeypatch.setattr(report, "print_report", interrupt)
+    monkeypatch.setattr(on_files, "print_report", interrupt)
     printed = cli("split x.npy --num-splits 2", status=128 + signal.SIGTERM)
     assert "interrupted; all files are complete" in printed.err
     assert names() == ["x.0.npy", "x.1.npy", "x.npy"]
@@ -560,18 +568,19 @@ def test_check_as_a_user_runs_it():
     first, second, *others = lines
     assert "loading the kernels" in first
     assert re.search(r"eight typical arrays.*5 to 15 s", second)
-    assert len(check.WORKLOADS) == 8
+    assert len(on_kernels.WORKLOADS) == 8
     assert others == [
-        f"python -m splitjit: {i} of {len(check.WORKLOADS)}: {workload.name}"
-        for i, workload in enumerate(check.WORKLOADS, 1)
+        f"python -m splitjit: {i} of {len(on_kernels.WORKLOADS)}: {workload.name}"
+        for i, workload in enumerate(on_kernels.WORKLOADS, 1)
     ]
     rows = ended.stdout.split("\n\n")[0].splitlines()[1:]
-    assert [row[:28].strip() for row in rows] == [w.name for w in check.WORKLOADS]
+    assert [row[:28].strip() for row in rows] == [w.name for w in on_kernels.WORKLOADS]
     for row in rows:
         assert re.search(r" ok( +[\d.]+ [mu]s){3}$", row)
     *_, machine, _ = ended.stdout.split("\n\n")
     named = dict(line.split(maxsplit=1) for line in machine.splitlines())
-    assert [*named] == ["splitjit", "python", "CPU", "threads", "kernels"]
+    facts = ["splitjit", "python", "numpy", "numba", "CPU", "threads", "kernels"]
+    assert [*named] == facts
     version, folder = named["splitjit"].split(", ")
     assert version == splitjit.__version__
     assert (Path(folder) / "_kernels").is_dir()  # of the installed package, or of the checkout
@@ -581,8 +590,8 @@ def test_check_as_a_user_runs_it():
 
 @pytest.fixture
 def small(monkeypatch):
-    monkeypatch.setattr(check, "WORKLOADS", SMALL)
-    monkeypatch.setattr(check, "SECONDS", 0)
+    monkeypatch.setattr(on_kernels, "WORKLOADS", SMALL)
+    monkeypatch.setattr(on_kernels, "SECONDS", 0)
 
 
 @pytest.mark.slow
@@ -603,13 +612,13 @@ def test_warmup(cli):
 @pytest.mark.parametrize("disabled", [False, True])
 def test_warmup_that_loads_nothing(monkeypatch, cli, disabled):
     monkeypatch.setattr(splitjit, "warmup", lambda: None)
-    monkeypatch.setattr(cache.LOADER, "loaded", {"core": {}})
-    monkeypatch.setattr(cache, "never_compiles", lambda: disabled)
+    monkeypatch.setattr(on_kernels.LOADER, "loaded", {"core": {}})
+    monkeypatch.setattr(on_kernels, "never_compiles", lambda: disabled)
     out, err = cli("warmup --check", status=2)
     reason = "NUMBA_DISABLE_JIT is set" if disabled else "the log says why"
     assert re.search(rf"kernels not loaded: .*plain, .*; {reason}, and NumPy copies", err)
     assert (out, "core" in err) == ("", False)
-    assert check._time_first_use()["kernels"] in err
+    assert on_kernels._time_first_use()["kernels"] in err
 
 
 def test_warmup_without_a_compiler():
@@ -625,7 +634,7 @@ def test_check_speaks_before_it_loads_kernels(small, monkeypatch, capsys):
         loads.append(capsys.readouterr().err)
         return {"kernels": ""}
 
-    monkeypatch.setattr(check, "_time_first_use", load)
+    monkeypatch.setattr(on_kernels, "_time_first_use", load)
     assert main(["check"]) == 0
     assert "loading the kernels" in loads[0]
     assert re.search(r"Every part equals .* took [\d.]+ s", capsys.readouterr().out)

@@ -10,7 +10,7 @@ import pytest
 import splitjit
 from splitjit import files
 from splitjit._plan.rules import PARAMETERS
-from splitjit.files.checkpoints import described
+from splitjit.files.checkpoints import operations
 
 TENSORS = ["*.qkv.weight=0:8,4,4", "*.qkv.bias=0:8,4,4", "*.o.weight=1"]
 """How the tensors of the fixture `model` are split."""
@@ -70,9 +70,9 @@ def shard(path, out, patterns=TENSORS, **rule):
 
 def assert_patterns_do_the_same(planned, path, tp_plan=True, **options):
     """Check that the patterns of a plan of the model split everything like this plan."""
-    told = described.describe(planned)
+    told = operations.describe(planned)
     again = files.plan_files(path, tensors=told["patterns"], force=True, **options)
-    assert described.describe(again)["files"] == told["files"]
+    assert operations.describe(again)["files"] == told["files"]
     return told["patterns"]
 
 

@@ -22,6 +22,7 @@ import splitjit
 from splitjit import files
 from splitjit.files import disk, tiles
 from splitjit.files.checkpoints import operations
+from splitjit.files.formats import base
 from splitjit.files.formats.base import PlainWriter, Source
 from splitjit.files.formats.npy import Npy
 from tests.files.folders import assert_joined, refused, save, split_file, split_refused
@@ -315,7 +316,7 @@ COPIES = {
 @pytest.mark.parametrize("name", COPIES)
 def test_what_the_system_does_not_copy_is_read(tmp_path, monkeypatch, name):
     monkeypatch.setattr(tiles, "TILE", 10_000)  # smaller than a run
-    monkeypatch.setattr(tiles, "RUN", 30_000)
+    monkeypatch.setattr(base, "RUN", 30_000)
     if COPIES[name] is None:
         monkeypatch.delattr(os, "copy_file_range")
     else:

@@ -23,8 +23,8 @@ import pytest
 
 import splitjit
 from splitjit._abi.kernels import KERNELS, processor
+from splitjit._cli.lines import amount
 from splitjit._cli.main import main
-from splitjit._cli.report import amount
 from splitjit._copy import how
 from splitjit._runtime import kernel_files, loading
 from tests import processes

@@ -18,7 +18,7 @@ import pytest
 
 from splitjit import SplitError
 from splitjit._plan import limits
-from splitjit.files import places, staging
+from splitjit.files import staging
 from tests.cli.test_command import HALF_WAY, popen
 
 ELSEWHERE = Path(__file__).parents[1] / "elsewhere"
@@ -80,12 +80,12 @@ def test_after_warmup_no_kernel_is_missing(system, tmp_path):
         from types import SimpleNamespace
         from splitjit._cli.main import main
         from splitjit._api import warmup
-        from splitjit._cli import cache
+        from splitjit._cli import on_kernels
         from splitjit._runtime import kernel_files
 
         written = {}
         warmup.LOADER = SimpleNamespace(load=lambda name, wait: written.setdefault(name, b"whole"))
-        cache.LOADER = SimpleNamespace(loaded=written)
+        on_kernels.LOADER = SimpleNamespace(loaded=written)
         kernel_files.read = written.get
         assert main(["warmup", "--check"]) == 1
         assert main(["warmup", "--check"]) == 0
@@ -112,7 +112,7 @@ def test_names_that_windows_takes_for_others_are_refused(name, tmp_path, monkeyp
 @pytest.mark.parametrize("name", ["console.npy", "a.con", "com10", "rank-0/a b.npy", ".a"])
 def test_other_names_are_not_refused(name, monkeypatch):
     monkeypatch.setattr(sys, "platform", "win32")
-    places.check_names({Path("o"): [name]})
+    staging.check_names({Path("o"): [name]})
 
 
 @pytest.mark.parametrize("has_it", [True, False], ids=["APFS", "network"])

@@ -46,7 +46,7 @@ def main(path: str, names: list[str]) -> None:
     shapes = {parameter: [*tensor.shape] for parameter, tensor in parameters.items()}
     styles = {parameter: style_of(parameter, model.tp_plan or {}) for parameter in parameters}
     holders = collections.Counter(map(id, parameters.values()))
-    plan: dict[str, Any] = {
+    plan = {
         "model": name,
         "family": config.model_type,
         "styles": {key: [style, shapes[key]] for key, style in styles.items() if style},

@@ -17,7 +17,7 @@ from typing import Any
 from splitjit.errors import SplitError, shorten
 from splitjit.files import formats
 from splitjit.files.formats.base import Tensor, TensorFile
-from splitjit.files.places import StrPath
+from splitjit.files.staging import StrPath
 
 SUFFIX = ".safetensors.index.json"
 """Suffix of index names."""
@@ -242,7 +242,7 @@ def is_file_name(name: object, suffix: str = "") -> bool:
 def _check_files(path: Path, weights: dict[str, str], files: Sequence[TensorFile]) -> None:
     """Check that each file holds exactly the tensors that the index says."""
     for file in files:
-        held = {*file.names}
+        held = {*file.tensors}
         listed = {tensor for tensor, name in weights.items() if name == file.path.name}
         for tensor in sorted(held ^ listed):
             what = "lacks this tensor" if tensor in listed else "holds it, unlike the index"

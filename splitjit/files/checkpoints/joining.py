@@ -13,10 +13,10 @@ from typing import Any
 from splitjit._plan.arguments import normalize_axis
 from splitjit._plan.rules import CHUNK, LENGTHS, NUM_OUTPUTS, NUM_SECTIONS, Rule
 from splitjit.errors import SplitError, param, shorten
-from splitjit.files.checkpoints import index, naming, record
+from splitjit.files.checkpoints import index, record, sharding
 from splitjit.files.checkpoints.index import Checkpoint
-from splitjit.files.checkpoints.naming import Options
 from splitjit.files.checkpoints.record import Record
+from splitjit.files.checkpoints.sharding import Options
 from splitjit.files.file_plan import FilePlan, SplitFiles, TensorPlan
 from splitjit.files.formats.base import FileWriter, Metadata, Source, Tensor, TensorFile
 from splitjit.files.parts import Chooser, plan_tensor
@@ -45,14 +45,14 @@ def read_whole(given: Sequence[Checkpoint], choose: Chooser, said: bool) -> Chec
     parts, records = record.order(given)
     first, files = parts[0], []
     if not records and not said:
-        named = any(any(file.names) for file in first.files)
+        named = any(any(file.tensors) for file in first.files)
         rule = "these parts do not say how they were split: give "
         rule += "the patterns or the \0tp_plan\0 of the split, or " if named else ""
         rule += "\0axis=\0, the axis along which each tensor was split"
         raise SplitError("join", str(first.path), rule)
     _check_inputs(parts)
     holders = [
-        {_key(file, i, name): file for i, file in enumerate(part.files) for name in file.names}
+        {_key(file, i, name): file for i, file in enumerate(part.files) for name in file.tensors}
         for part in parts
     ]
     for part, holder in zip(parts, holders, strict=True):
@@ -63,7 +63,7 @@ def read_whole(given: Sequence[Checkpoint], choose: Chooser, said: bool) -> Chec
     for i, like in enumerate(first.files):
         own = records.get(like)
         tensors = []
-        for name in sorted(like.names, key=lambda name: like.verbatim(name).position):
+        for name in sorted(like.tensors, key=lambda name: like.verbatim(name).position):
             held = [holder[_key(like, i, name)] for holder in holders]
             how = (own.tensors[name], own.rule) if own else (choose(name, like), None)
             tensors.append(_plan_joined(name, held, *how))
@@ -88,13 +88,13 @@ def plan_whole(whole: Checkpoint, options: Options) -> SplitFiles:
     plans = []
     for file in whole.files:
         assert isinstance(file, JoinedFile)
-        tensors = [TensorPlan(file.tensor(name), file, None, (), 1) for name in file.names]
+        tensors = [TensorPlan(one, file, None, (), 1) for one in file.tensors.values()]
         target = out / file.path.name if first.is_folder else out
         paths = tuple([part.path for part in file.inputs])
-        splits = tuple(map(file.plan_of, file.names))
+        splits = tuple(file.plans.values())
         plans.append(FilePlan(paths, (target,), tuple(tensors), (), file, joined=splits))
     indexes = [(out / whole.index_name, index.dump(whole.index))] if whole.index else []
-    return naming.plan_writes(whole, plans, indexes, options, first.is_folder)
+    return sharding.plan_writes(whole, plans, indexes, options, first.is_folder)
 
 
 def notes_of(given: Sequence[Checkpoint], whole: Checkpoint) -> tuple[str, ...]:
@@ -131,10 +131,9 @@ def _check_inputs(parts: Sequence[Checkpoint]) -> None:
     for part in parts:
         for file in part.files:
             inode = file.status.st_dev, file.status.st_ino
-            if inode in same:
+            if same.setdefault(inode, file.path) is not file.path:
                 received = f"{same[inode]} and {file.path}"
                 raise SplitError("join", received, "a file must not be joined with itself")
-            same[inode] = file.path
             file.fingerprint()  # to know later whether a change of its ctime changed its contents
         if {file.suffix for file in part.files} != {file.suffix for file in parts[0].files}:
             received = f"{parts[0].files[0].path} and {part.files[0].path}"
@@ -157,7 +156,7 @@ def _check_out(part: Checkpoint, out: Path) -> None:
 
 def _make_index(first: Checkpoint, files: Sequence[JoinedFile]) -> dict[str, Any] | None:
     """Make the index of whole files. ``model.safetensors`` alone needs no index."""
-    held = [(file.path.name, [*map(file.tensor, file.names)]) for file in files]
+    held = [(file.path.name, [*file.tensors.values()]) for file in files]
     named = first.is_folder and files[0].suffix == ".safetensors"
     if not named or [name for name, _ in held] == ["model.safetensors"]:
         return None
@@ -185,32 +184,30 @@ class JoinedFile(TensorFile):
         The name of the whole file.
     tensors : sequence of JoinedTensor
         In the order of their data in the joined file.
+
+    Attributes
+    ----------
+    plans : dict of str to TensorPlan
+        The split of each whole tensor that made the parts.
     """
 
     def __init__(self, like: TensorFile, name: str, tensors: Sequence[JoinedTensor]) -> None:
         self._like = like
         self.path = like.path.with_name(name)
         self.status, self.suffix = like.status, like.suffix
-        self._by_name = {plan.name: (plan, parts) for plan, parts in tensors}
-        self.names = tuple(self._by_name)
+        self.plans = {plan.name: plan for plan, _ in tensors}
+        self.tensors = {name: plan.tensor for name, plan in self.plans.items()}
+        self._parts = {plan.name: parts for plan, parts in tensors}
         files = [file for _, parts in tensors for file, _ in parts]
         self.inputs = tuple(dict.fromkeys([like, *files]))
 
-    def tensor(self, name: str) -> Tensor:
-        """Return the description of a whole tensor."""
-        return self.plan_of(name).tensor
-
-    def plan_of(self, name: str) -> TensorPlan:
-        """Return the split of a whole tensor that made the parts."""
-        return self._by_name[name][0]
-
     def sources(self, tensors: Sequence[Tensor]) -> Generator[Source]:
         """Open the parts, and yield the data of each tensor."""
-        joined = [self._by_name[tensor.name] for tensor in tensors]
-        with open_sources([part for _, parts in joined for part in parts]) as opened:
-            for plan, parts in joined:
-                held = [(file.path, next(opened[file])) for file, _ in parts]
-                yield Source(assemble(plan, held))
+        names = [tensor.name for tensor in tensors]
+        with open_sources([part for name in names for part in self._parts[name]]) as opened:
+            for name in names:
+                held = [(file.path, next(opened[file])) for file, _ in self._parts[name]]
+                yield Source(assemble(self.plans[name], held))
 
     def create(self, file: Staged, tensors: Sequence[Tensor], metadata: Metadata) -> FileWriter:
         """Create a file of the format of the parts."""
@@ -220,7 +217,7 @@ class JoinedFile(TensorFile):
 def choice_of_parts(name: str, file: TensorFile) -> Choice | None:
     """Return how a tensor of a `JoinedFile` was split, but not into how many parts."""
     assert isinstance(file, JoinedFile)
-    choice = file.plan_of(name).choice
+    choice = file.plans[name].choice
     return choice and replace(choice, pattern=name, lengths=None, planned=True)
 
 

@@ -1,7 +1,7 @@
 """What the public functions and the command do: plan a split, a join or a reshard.
 
 `plan_split`, `plan_join` and `plan_reshard` read headers, and samples of the data, and return a
-plan; `write` carries it out.
+plan; `write` carries it out. `describe` and `describe_files` return plain data.
 """
 
 from __future__ import annotations
@@ -12,19 +12,21 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from splitjit._plan.arguments import Shape
 from splitjit._plan.rules import CHUNK, Rule
 from splitjit.errors import SplitError, pairs, shorten
 from splitjit.files import patterns, staging
-from splitjit.files.checkpoints import index, joining, sharding, siblings
+from splitjit.files.checkpoints import index, joining, record, sharding, siblings
 from splitjit.files.checkpoints.index import MANIFEST, Checkpoint
-from splitjit.files.checkpoints.naming import Options
-from splitjit.files.file_plan import SplitFiles
-from splitjit.files.formats.base import TensorFile
+from splitjit.files.checkpoints.record import Record
+from splitjit.files.checkpoints.sharding import Options
+from splitjit.files.file_plan import FilePlan, SplitFiles, TensorPlan
+from splitjit.files.formats.base import Tensor, TensorFile
 from splitjit.files.parts import Chooser, Progress, write_parts
 from splitjit.files.patterns import Choice
-from splitjit.files.places import FORCING, StrPath
+from splitjit.files.staging import FORCING, StrPath
 
 
 @contextlib.contextmanager
@@ -42,23 +44,21 @@ def _refusing_as(operator: str) -> Iterator[None]:
 def plan_split(paths: StrPath | Iterable[StrPath], rule: Rule, options: Options) -> SplitFiles:
     """Plan the split of files. This does not check whether the parts exist."""
     checkpoints = index.read_all(paths)
-    named = [one for one in checkpoints if any(file.names != ("",) for file in one.files)]
+    named = [one for one in checkpoints if any([*file.tensors] != [""] for file in one.files)]
     models = [one for one in named if one.is_folder]
-    several = [one for one in named if one.is_folder or len(one.files[0].names) > 1]
+    several = [one for one in named if one.is_folder or len(one.files[0].tensors) > 1]
     if several and not options.say_how:
-        rest = (
-            "ranks hold some tensors of a checkpoint whole, such as norms: \0tp_plan=True\0 splits "
-        )
-        rest += (
-            "it as transformers does, \0tensors=\0 names those to split, \0axis=\0 splits them all"
-        )
+        rest = "ranks hold some tensors of a checkpoint whole, such as norms: \0tp_plan=True\0 "
+        rest += "splits it as transformers does, \0tensors=\0 names those to split, "
+        rest += "\0axis=\0 splits them all"
         raise SplitError("split", str(several[0].path), rest)
     kind, value = rule
     if options.tp_plan and (kind == CHUNK or isinstance(value, tuple)):
         rest = "needs a number of ranks: give \0num_splits\0"
         raise SplitError("files", pairs(tp_plan=True), rest)
-    choose, check, notes = _chooser(checkpoints, options, checkpoints[0].folder)
-    check([file for one in checkpoints for file in one.files])
+    inputs = [file for one in checkpoints for file in one.files]
+    choose, check, notes = _chooser(inputs, options, checkpoints[0].folder)
+    check(inputs)
     planned = sharding.plan_parts(checkpoints, rule, choose, options)
     if models and options.out is None and not options.ranks:
         rest = "the parts would lie among the files of the checkpoint: give \0out=\0"
@@ -89,7 +89,8 @@ def _read_whole(
     """Return the checkpoint that parts make up, and what the user should know about it."""
     parts = index.read_parts(paths)
     folder = parts[0].folder
-    choose, check, notes = _chooser(parts, options, folder, folder.parent)
+    inputs = [file for part in parts for file in part.files]
+    choose, check, notes = _chooser(inputs, options, folder, folder.parent)
     whole = joining.read_whole(parts, choose, options.say_how)
     check(whole.files)
     if whole.made_of is not None and options.say_how:
@@ -161,7 +162,7 @@ def _by_folder(targets: Iterable[Path], levels: int) -> dict[Path, list[str]]:
 
 
 def _chooser(
-    checkpoints: Sequence[Checkpoint], options: Options, *folders: Path
+    files: Sequence[TensorFile], options: Options, *folders: Path
 ) -> tuple[Chooser, Callable[[Iterable[TensorFile]], None], list[str]]:
     """Return how to split a named tensor: by patterns, then by the plan of the model.
 
@@ -176,11 +177,10 @@ def _chooser(
     """
     axis = options.axis or 0
     chosen = [patterns.parse(text, axis) for text in options.tensors or ()]
-    names = [name for one in checkpoints for file in one.files for name in file.names]
+    names = [name for file in files for name in file.tensors]
     patterns.check_matches(chosen, names)
     planned: Mapping[str, Choice] = {}
     notes = []
-
     whole = siblings.tables(names)
 
     def by_pattern(name: str) -> Choice | None:
@@ -194,11 +194,9 @@ def _chooser(
         from splitjit.files.checkpoints import tensor_parallel
 
         model = tensor_parallel.load(_config(options.config, *folders), names)
-        held = [(name, file) for one in checkpoints for file in one.files for name in file.names]
+        held = [(file, one) for file in files for one in file.tensors.values()]
         single = {
-            name
-            for name, file in held
-            if not file.has_axes(name) or file.tensor(name).shape == (1,)
+            one.name for file, one in held if one.shape == (1,) or not file.has_axes(one.name)
         }
         planned = tensor_parallel.choices(model, names, by_pattern, single)
         if model.preset:
@@ -218,7 +216,7 @@ def _shapes(files: Iterable[TensorFile]) -> dict[str, Shape]:
     """Return the shapes of all tensors by name; no two may have the same name."""
     shapes: dict[str, Shape] = {}
     for file in files:
-        for name in file.names:
+        for name in file.tensors:
             if name in shapes:
                 rule = "two files hold it; with a \0tp_plan\0, give the files of one model"
                 raise SplitError("files", shorten(name), rule)
@@ -230,3 +228,91 @@ def _config(config: StrPath | None, *folders: Path) -> Path:
     """Return the configuration of a model: the one given, or the first one in these folders."""
     found = (folder for folder in folders if (folder / "config.json").exists())
     return Path(config) if config is not None else next(found, folders[0])
+
+
+# ---- as plain data, which JSON can hold ---------------------------------------------------
+
+
+def describe(planned: SplitFiles) -> dict[str, Any]:
+    """Describe a plan: what is read, what is written, and how each tensor is divided."""
+    return {
+        "files": [_file(one) for one in planned.files],
+        "others": [str(path) for path, _ in (*planned.indexes, *planned.copies)],
+        "nbytes": planned.nbytes,
+        "notes": [*planned.notes],
+        "patterns": siblings.as_patterns(planned),
+        "share_split": planned.share_split,
+        "warnings": [*planned.warnings],
+    }
+
+
+def _file(file: FilePlan) -> dict[str, Any]:
+    """Describe the files that are read and written, and how each whole tensor is divided."""
+    return {
+        "paths": [str(path) for path in file.paths],
+        "parts": [
+            {"path": str(target), "nbytes": file.part_nbytes(i)}
+            for i, target in enumerate(file.targets)
+        ],
+        "tensors": [_divided(plan) for plan in file.joined or file.tensors],
+        "left_out": [*file.left_out],
+    }
+
+
+def describe_files(paths: StrPath | Iterable[StrPath]) -> dict[str, Any]:
+    """Describe files, indexes and folders, and the split that they are parts of.
+
+    Returns
+    -------
+    dict
+        ``checkpoints`` has an entry for each path, with its files, their tensors, and
+        the rank, if it is a part of a split. ``complete`` is None if no path is a part;
+        otherwise it tells whether the paths are all parts of one split, and ``problem``
+        is the reason if they are not.
+
+    Raises
+    ------
+    SplitError
+        If a file is not of its format, or if its record is wrong.
+    """
+    read = index.read_parts(paths)
+    records = [record.read(one) for one in read]
+    made = []
+    for one, known in zip(read, records, strict=True):
+        files = [_found(file, known.get(file)) for file in one.files]
+        nbytes = sum(file["nbytes"] for file in files)
+        said = next((own.dump() for own in known.values()), None)
+        split = said and {key: said[key] for key in ("rank", "count", "rule", "checkpoint")}
+        made.append({"path": str(one.path), "files": files, "nbytes": nbytes, "split": split})
+    problem = None
+    try:
+        record.order(read)  # nothing to say if no path is a part
+    except SplitError as error:
+        problem = str(error)
+    complete = problem is None if any(records) else None
+    return {"checkpoints": made, "complete": complete, "problem": problem}
+
+
+def _found(file: TensorFile, known: Record | None) -> dict[str, Any]:
+    tensors = [_tensor(one) | _choice(known, one.name) for one in file.tensors.values()]
+    nbytes = sum(tensor["nbytes"] for tensor in tensors)
+    return {"path": str(file.path), "nbytes": nbytes, "tensors": tensors}
+
+
+def _tensor(tensor: Tensor) -> dict[str, Any]:
+    dtype, shape = str(tensor.dtype), [*tensor.shape]
+    return {"name": tensor.name, "dtype": dtype, "shape": shape, "nbytes": tensor.nbytes}
+
+
+def _choice(known: Record | None, name: str) -> dict[str, Any]:
+    """Describe the axis and the sections of the whole tensor."""
+    choice = known.tensors[name] if known else None
+    if choice:
+        return {"axis": choice.axis, "sections": choice.sections, "head": choice.head}
+    return {"axis": None} if known else {}
+
+
+def _divided(plan: TensorPlan) -> dict[str, Any]:
+    sections = [sum(sizes) for sizes in plan.sections]
+    shapes = [[*shape] for shape in plan.part_shapes]
+    return {**_tensor(plan.tensor), "axis": plan.axis, "sections": sections, "part_shapes": shapes}

@@ -20,16 +20,15 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 from splitjit.errors import SplitError, shorten
 from splitjit.files.patterns import Choice
 
 
-@dataclass(frozen=True, slots=True)
-class Feature:
+class Feature(NamedTuple):
     """How an axis of a tensor counts the features of its weight.
 
     Attributes
@@ -143,12 +142,10 @@ def layouts(config: Mapping[str, Any], weight: str) -> Mapping[str, Layout] | No
 
 def _compressed(config: Mapping[str, Any], weight: str) -> Mapping[str, Layout] | None:
     group = _group_of(config, weight)
-    if group is None:
+    scale = _SCALES.get(group["weights"].get("strategy")) if group else None
+    if group is None or scale is None:
         return None
     scheme, form = group["weights"], group.get("format") or config.get("format")
-    scale = _SCALES.get(scheme.get("strategy"))
-    if scale is None:
-        return None
     held = {**_OTHERS, "weight_scale": scale, "weight_zero_point": scale}
     if form == "pack-quantized":
         held["weight_packed"] = "0 1p"

@@ -138,7 +138,7 @@ def read(one: Checkpoint) -> dict[TensorFile, Record]:
             if record and replace(own, bare=False, outer=None) != record:
                 raise _damaged(file.path, f"it contradicts {MANIFEST} beside it")
             record = own
-        if record and record.tensors.keys() != {*file.names}:
+        if record and record.tensors.keys() != {*file.tensors}:
             raise _damaged(file.path, "it names other tensors than the file holds")
         if record:
             records[file] = record
@@ -171,12 +171,10 @@ def order(parts: Sequence[Checkpoint]) -> tuple[list[Checkpoint], dict[TensorFil
             raise SplitError("join", received, "only one of them says how it was split")
         if _without_ranks(own) != _without_ranks(records[0]):
             raise SplitError("join", received, "they are parts of two different splits")
-        one = next(iter(own.values()))
-        rank, count = one.rank, one.count
-        if rank in by_rank:
-            received = f"{by_rank[rank].path} and {part.path}"
+        rank, count = next((one.rank, one.count) for one in own.values())
+        if (other := by_rank.setdefault(rank, part)) is not part:
+            received = f"{other.path} and {part.path}"
             raise SplitError("join", received, f"both are rank {rank} of {count}")
-        by_rank[rank] = part
     missing = [f"rank {i}" for i in range(min(count, len(parts) + 8)) if i not in by_rank]
     if missing:
         rule = f"{', '.join(missing[:8])} missing; give all parts of the split"

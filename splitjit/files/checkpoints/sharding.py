@@ -1,21 +1,79 @@
-"""Plan the split of checkpoints: the parts of each tensor, the file of each part, the indexes."""
+"""Plan the split of checkpoints: the parts of each tensor, the file of each part, the indexes.
+
+`Options` are what the user asks for. `plan_writes` adds the files beside the weights.
+"""
 
 from __future__ import annotations
 
+import filecmp
 import functools
+import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from splitjit._plan.rules import Rule
-from splitjit.errors import SplitError
-from splitjit.files.checkpoints import index, naming, siblings
+from splitjit.errors import SplitError, pairs
+from splitjit.files.checkpoints import index, siblings
 from splitjit.files.checkpoints.index import MANIFEST, Checkpoint
-from splitjit.files.checkpoints.naming import Options
 from splitjit.files.checkpoints.record import Record, manifest
 from splitjit.files.file_plan import FilePlan, SplitFiles, TensorPlan, percent
 from splitjit.files.formats.base import TensorFile
 from splitjit.files.parts import Chooser, count_parts, plan_tensors
+from splitjit.files.staging import StrPath, check_places
+
+_FIELD = re.compile(r"\{(?:rank|part)(?::0?[1-9]d?)?\}|\{stem\}")
+"""A field of a name; a number may have a format, such as ``{rank:02d}``."""
+
+_ALLOWED = {"others": ("copy", "skip"), "layout": ("files", "ranks")}
+
+_NAMES = (
+    *("config.json", "generation_config.json", "preprocessor_config.json", "processor_config.json"),
+    *("tokenizer.json", "tokenizer.model", "tokenizer_config.json", "special_tokens_map.json"),
+    *("added_tokens.json", "vocab.json", "vocab.txt", "merges.txt", "spiece.model"),
+    *("sentencepiece.bpe.model", "chat_template.jinja", "chat_template.json"),
+)
+"""Names that Hugging Face's libraries give to configurations and tokenizers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The parameters of `plan_files` that are not the rule."""
+
+    axis: int | None
+    tensors: Sequence[str] | None
+    tp_plan: bool
+    config: StrPath | None
+    out: StrPath | None
+    copy_config: bool | None
+    layout: str | None = None
+    name: str | None = None
+    others: str = "copy"
+
+    def __post_init__(self) -> None:
+        for option, allowed in _ALLOWED.items():
+            value = getattr(self, option)
+            if value not in (*allowed, None):
+                rule = f"must be {' or '.join(map(repr, allowed))}"
+                raise SplitError("files", pairs(**{option: value}), rule)
+        if self.name is None:
+            return
+        if any(c in "{}/\\" for c in _FIELD.sub("", self.name)):
+            rule = "must be a file name with the fields {rank}, {part} or {stem}, and no others"
+            raise SplitError("files", pairs(name=self.name), rule)
+        if self.layout == "files" and "{rank" not in self.name:
+            rule = "must contain {rank}, so that parts have different names"
+            raise SplitError("files", pairs(name=self.name), rule)
+
+    @property
+    def say_how(self) -> bool:
+        """Whether they say how the tensors are split."""
+        return self.axis is not None or bool(self.tensors) or self.tp_plan
+
+    @property
+    def ranks(self) -> bool:
+        """Whether each rank has a folder."""
+        return self.layout == "ranks"
 
 
 def plan_parts(
@@ -31,7 +89,7 @@ def plan_parts(
     """
     copied = options.others == "copy"
     inputs = [file for one in checkpoints for file in one.files]
-    names = [name for file in inputs for name in file.names]
+    names = [name for file in inputs for name in file.tensors]
     is_alone = functools.partial(siblings.is_alone, names=names)
     tensors = {file: plan_tensors(file, rule, choose, copied, is_alone) for file in inputs}
     count = count_parts([plan for plans in tensors.values() for plan in plans], rule)
@@ -46,12 +104,12 @@ def plan_parts(
     for one in checkpoints:
         for file in one.files:
             ranks = range(count if tensors[file] else 0)
-            targets[file] = tuple([naming.name_part(options, one, file, i) for i in ranks])
+            targets[file] = tuple([_name_part(options, one, file, i) for i in ranks])
             shared = options.name is not None and targets[file] and file.suffix == ".safetensors"
             groups.setdefault(targets[file] if shared else file, []).append(file)
     files = [_plan_file(own, targets[own[0]], tensors, blank) for own in groups.values()]
     indexes = _make_indexes(checkpoints, files, count) if options.ranks else []
-    planned = naming.plan_writes(checkpoints[0], files, indexes, options, options.ranks)
+    planned = plan_writes(checkpoints[0], files, indexes, options, options.ranks)
     return replace(planned, warnings=tuple(_warnings(planned, inputs, count)))
 
 
@@ -60,7 +118,7 @@ def _warnings(planned: SplitFiles, inputs: Iterable[TensorFile], count: int) -> 
     plans = [plan for file in planned.files for plan in file.tensors]
     yield from siblings.find_mismatches(plans)
     for file in inputs:
-        if not file.names:
+        if not file.tensors:
             yield f"{file.path} is empty: it holds no tensor"
     if count > 1 and planned.share_split < 0.5:
         share = f"{percent(planned.share_split)} of the bytes are split"
@@ -77,7 +135,7 @@ def _plan_file(
     plans = [plan for file in files for plan in tensors[file]]
     plans = [replace(one, copies=len(targets)) if one.axis is None else one for one in plans]
     choices = {plan.name: plan.choice for plan in plans}
-    left_out = tuple([name for file in files for name in file.names if name not in choices])
+    left_out = tuple([name for file in files for name in file.tensors if name not in choices])
     _check_merged(plans)
     name = files[0].path.name if len(files) == 1 else None
     for path in [files[0].path, *targets[:1]] if blank else ():
@@ -126,3 +184,60 @@ def _make_indexes(
             records = {file.targets[i].name: file.record for file in group if file.record}
             made.append((group[0].targets[i].with_name(MANIFEST), manifest(records, i)))
     return made
+
+
+# ---- where the parts go -------------------------------------------------------------------
+
+
+def plan_writes(
+    one: Checkpoint,
+    files: Sequence[FilePlan],
+    indexes: Sequence[tuple[Path, bytes]],
+    options: Options,
+    to_folders: bool,
+) -> SplitFiles:
+    """Return the plan of all files to write, with copies of configurations for their folders.
+
+    There are no copies if the options say so, or if they say nothing and `to_folders` is False.
+
+    Raises
+    ------
+    SplitError
+        If two folders hold different files of the same name, if two new files have the same
+        place, or if one replaces an input.
+    """
+    found: list[Path] = []
+    wanted = to_folders if options.copy_config is None else options.copy_config
+    sources = dict.fromkeys([part.folder for part in one.parts or (one,)])
+    for name in _NAMES if wanted else ():
+        held = [folder / name for folder in sources if (folder / name).is_file()]
+        for other in held[1:]:
+            if not filecmp.cmp(held[0], other, shallow=False):
+                rule = "must be alike in all parts; \0copy_config=False\0 leaves out such files"
+                raise SplitError("join", f"{held[0]} and {other}", rule)
+        found += held[:1]
+    folders = dict.fromkeys([path.parent for file in files for path in file.targets])
+    copies = tuple([(folder / path.name, path) for folder in folders for path in found])
+    made = [(file.paths, file.targets) for file in files]
+    made += [((path,), (target,)) for target, path in copies]
+    inputs = tuple([file.path for part in one.parts for file in part.files])
+    check_places([*made, (inputs, ())])
+    return SplitFiles(tuple(files), tuple(indexes), (), copies, int(options.ranks))
+
+
+def _name_part(options: Options, one: Checkpoint, file: TensorFile, rank: int) -> Path:
+    """Return the path of a part of a file.
+
+    Raises
+    ------
+    SplitError
+        If the name does not have the suffix of the file.
+    """
+    template = options.name or ("{stem}{suffix}" if options.ranks else "{stem}.{rank}{suffix}")
+    part, stem = one.files.index(file), file.path.name.removesuffix(file.suffix)
+    made = template.format(rank=rank, part=part, stem=stem, suffix=file.suffix)
+    if not made.endswith(file.suffix):
+        rule = f"the parts of {file.path} must have a name that ends in {file.suffix}"
+        raise SplitError("files", pairs(name=options.name), rule)
+    folder = one.folder if options.out is None else Path(options.out)
+    return folder / f"rank-{rank}" / made if options.ranks else folder / made

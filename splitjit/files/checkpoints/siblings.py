@@ -5,9 +5,11 @@ from __future__ import annotations
 import collections
 import fnmatch
 import glob
+import itertools
 import math
 import re
 from collections.abc import Iterable, Sequence
+from fractions import Fraction
 
 from splitjit.errors import shorten
 from splitjit.files.file_plan import SplitFiles, TensorPlan
@@ -58,12 +60,10 @@ def find_mismatches(tensors: Sequence[TensorPlan]) -> list[str]:
         held = {suffix: plans[name] for suffix, name in names.items()}
         last = module.rpartition(".")[2]
         weights = [plan for suffix, plan in held.items() if re.fullmatch(f"|{_WEIGHT}", suffix)]
-        if not weights:
-            continue
-        weight = weights[0]
-        output = _output_axis(weight, last, held.get("bias"))
+        output = _output_axis(weights[0], last, held.get("bias")) if weights else None
         if output is None:
             continue
+        weight = weights[0]
         given = weight.choice and not weight.choice.planned and not weight.choice.head
         as_one = weight.axis == output and len(weight.sections) == 1
         if _FUSED.fullmatch(last) and given and as_one:
@@ -168,23 +168,20 @@ def _cut_alike(*plans: TensorPlan) -> bool:
     An element of the shorter axis stands for several of the longer one, the last one perhaps for
     fewer.
     """
-    (long, length), (short, count) = sorted(
-        [(plan, sum(map(sum, plan.sections))) for plan in plans], key=lambda one: -one[1]
-    )
-    units = set()
-    for part in range(long.count if long.sections != short.sections else 0):
-        ends = _ends(long, part), _ends(short, part)
-        if len(ends[0]) != len(ends[1]):
-            return False
-        for pair in zip(*ends, strict=True):
-            if 0 in pair and any(pair):
-                return False
-            if pair not in ((0, 0), (length, count)):
-                units.add(tuple([end // math.gcd(*pair) for end in pair]))
+    long, short = sorted(plans, key=lambda plan: -sum(map(sum, plan.sections)))
+    if long.sections == short.sections:
+        return True
+    length, count = [sum(map(sum, plan.sections)) for plan in (long, short)]
+    ends = [(_ends(long, part), _ends(short, part)) for part in range(long.count)]
+    pairs = {pair for both in ends for pair in itertools.zip_longest(*both, fillvalue=0)}
+    pairs -= {(0, 0), (length, count)}
+    if any(0 in pair for pair in pairs):
+        return False
+    units = {Fraction(*pair) for pair in pairs}
     return len(units) <= 1 and all(
-        many * count == one * length
-        or (length % count > 0 and one == 1 and -(-length // many) == count)
-        for many, one in units
+        unit * count == length
+        or (length % count > 0 and unit == int(unit) and math.ceil(length / unit) == count)
+        for unit in units
     )
 
 

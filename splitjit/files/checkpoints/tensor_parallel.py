@@ -312,11 +312,11 @@ def check_shapes(
 
     def has(target: str, more: str = "") -> str:
         shape, config = tuple(plan.styles[target][1]), plan.quantization or {}
-        rest = f"the model {plan.model} has it with shape {shape}; "
+        fix = f"splitjit does not know the tensors of {quantised.named(config)}; "
+        fix += "give patterns for them"
         if quantised.is_known(config):
-            return rest + f"give the whole checkpoint{more}"
-        method = quantised.named(config)
-        return rest + f"splitjit does not know the tensors of {method}; give patterns for them"
+            fix = f"give the whole checkpoint{more}"
+        return f"the model {plan.model} has it with shape {shape}; {fix}"
 
     for target, (style, _) in plan.styles.items():
         if style not in _WHOLE and target not in found and not by_pattern:
@@ -360,12 +360,10 @@ def _head(plan: ModelPlan, name: str, style: str, length: int) -> tuple[int | No
     """
     *path, module, _ = ["", *name.split(".")]
     attention = any("attn" in part or "attention" in part.lower() for part in path)
-    if not attention or not _STYLES[style].heads:
-        return None, False
-    length //= _STYLES[style].sections
     separate = module in _KEY_VALUE
     fused = "qkv" in module or "query_key_value" in module
-    heads = _heads(plan, path)[separate or fused]
+    heads = _heads(plan, path)[separate or fused] if attention and _STYLES[style].heads else 0
+    length //= _STYLES[style].sections
     if not heads or length % heads:
         return None, False
     return length // heads, separate and style == "colwise"

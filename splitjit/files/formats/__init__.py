@@ -1,4 +1,4 @@
-"""The file formats: each is a subclass of `TensorFile` in its own module.
+"""The file formats: each is a subclass of `TensorFile`.
 
 To add a format, write its subclass of `TensorFile` and list the class in `FORMATS`.
 """
@@ -8,8 +8,7 @@ from pathlib import Path
 
 from splitjit.errors import SplitError
 from splitjit.files.formats.base import TensorFile, refusal
-from splitjit.files.formats.npy import Npy
-from splitjit.files.formats.npz import Npz
+from splitjit.files.formats.npy import Npy, Npz
 from splitjit.files.formats.safetensors import Safetensors
 
 _OF_OTHERS = {
@@ -47,11 +46,10 @@ def read(path: Path) -> TensorFile:
         If the file cannot be read.
     """
     check_regular(path)
-    kind = {kind.suffix: kind for kind in FORMATS}.get(path.suffix)
-    if kind is None:
-        with open(path, "rb") as file:
-            kind = Npy if file.read(6) == b"\x93NUMPY" else None
-    if kind is None:
+    kind = {kind.suffix: kind for kind in FORMATS}.get(path.suffix, Npy)
+    with open(path, "rb") as file:
+        is_named = kind.suffix == path.suffix or file.read(6) == b"\x93NUMPY"
+    if not is_named:
         reader = _OF_OTHERS.get(path.suffix)
         rest = f": load the tensors with {reader}, and save them with safetensors"
         rule = "only .npy, .npz and .safetensors files can be read"

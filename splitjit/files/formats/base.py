@@ -26,6 +26,9 @@ from splitjit.files.staging import Staged
 TILE = 1 << 20
 """Bytes in memory at a time. Larger tiles overflow the cache."""
 
+RUN = 1 << 23
+"""The most bytes that the system copies at a time."""
+
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
@@ -105,7 +108,7 @@ Metadata = Mapping[str, str] | None
 """The metadata of a file; None if it has none."""
 
 Data = np.ndarray | Run
-"""The next bytes of a tensor: a contiguous array of any dtype, or a run of a file."""
+"""The next bytes of a tensor: an array of bytes, or a run of a file."""
 
 
 def arrays(data: Data) -> Iterator[np.ndarray]:
@@ -114,7 +117,7 @@ def arrays(data: Data) -> Iterator[np.ndarray]:
     The arrays of a run share one buffer: use each before you ask for the next.
     """
     if not isinstance(data, Run):
-        yield data.reshape(-1).view(np.uint8)
+        yield data
         return
     buffer = np.empty(min(data.nbytes, TILE), np.uint8)
     while data.nbytes:
@@ -136,19 +139,20 @@ class Source:
         self._pieces = pieces
         self._rest: Data = np.empty(0, np.uint8)
 
-    def next(self, nbytes: int) -> Data:
-        """Return at most `nbytes` of the next bytes, which may still have to be read."""
-        while not self._rest.nbytes:
-            piece = next(self._pieces)
-            self._rest = piece if isinstance(piece, Run) else piece.reshape(-1).view(np.uint8)
-        first, self._rest = self._rest[:nbytes], self._rest[nbytes:]
-        return first
+    def next(self, nbytes: int) -> Iterator[Data]:
+        """Yield the next bytes. Those of a file may still have to be read."""
+        while nbytes:
+            while not self._rest.nbytes:
+                self._rest = next(self._pieces)
+            count = min(nbytes, RUN)
+            data, self._rest = self._rest[:count], self._rest[count:]
+            nbytes -= data.nbytes
+            yield data
 
     def take(self, buffer: np.ndarray) -> np.ndarray:
-        """Fill a buffer with the next bytes, and return it."""
-        room = buffer.data
-        while room:
-            data = self.next(len(room))
+        """Fill a contiguous array of any dtype with the next bytes, and return it."""
+        room = buffer.reshape(-1).view(np.uint8).data
+        for data in self.next(len(room)):
             if isinstance(data, Run):
                 data.read_into(room[: data.nbytes])
             else:
@@ -245,8 +249,8 @@ class TensorFile(ABC):
     path : Path
     suffix : str
         Suffix of the names of files in this format.
-    names : tuple of str
-        Names of the tensors, in the order of their data.
+    tensors : dict of str to Tensor
+        The tensors by name, in the order of their data.
     metadata : dict of str to str or None
         The metadata, if the format has metadata.
     status : stat_result
@@ -256,12 +260,12 @@ class TensorFile(ABC):
     """
 
     suffix: str
-    names: tuple[str, ...]
     metadata: Metadata = None
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.status = os.stat(path)
+        self.tensors: dict[str, Tensor] = {}
         self._fingerprint: str | None = None
         self.inputs: tuple[TensorFile, ...] = (self,)
 
@@ -272,7 +276,8 @@ class TensorFile(ABC):
         makes hard links, changes it, too. Then the fingerprint decides.
         """
         now, known = os.fstat(file.fileno()), self.status
-        same = os.path.samestat(now, os.stat(self.path)) and _identity(now) == _identity(known)
+        same = all(os.path.samestat(now, one) for one in (known, os.stat(self.path)))
+        same &= (now.st_size, now.st_mtime_ns) == (known.st_size, known.st_mtime_ns)
         if same and now.st_ctime_ns != known.st_ctime_ns:
             same = self._sample(file) == self._fingerprint
         if not same:
@@ -298,7 +303,7 @@ class TensorFile(ABC):
 
     def _extents(self) -> list[tuple[int, int]]:
         """Return where the data of each tensor start in the file, and their bytes."""
-        return [(one.offset, one.nbytes) for one in map(self.tensor, self.names)]
+        return [(one.offset, one.nbytes) for one in self.tensors.values()]
 
     def _sample(self, file: IO[bytes]) -> str:
         size, extents = self.status.st_size, sorted(self._extents())
@@ -319,9 +324,9 @@ class TensorFile(ABC):
             digest.update(file.read(nbytes))
         return digest.hexdigest()
 
-    @abstractmethod
     def tensor(self, name: str) -> Tensor:
-        """Return the description of a tensor."""
+        """Return the description of a tensor that is split. It may be refused."""
+        return self.tensors[name]
 
     def has_axes(self, name: str) -> bool:
         """Return whether a pattern for several tensors may split this one."""
@@ -329,7 +334,7 @@ class TensorFile(ABC):
 
     def verbatim(self, name: str) -> Tensor:
         """Return a description for copying the bytes of this name unchanged."""
-        return self.tensor(name)
+        return self.tensors[name]
 
     def sources(self, tensors: Sequence[Tensor]) -> Generator[Source]:
         """Open the file, and yield the data of each tensor."""
@@ -348,8 +353,3 @@ class TensorFile(ABC):
 def refusal(path: Path, suffix: str, error: Exception) -> SplitError:
     """Return the refusal of a file that is not of the format that `suffix` names."""
     return SplitError("files", str(path), f"not a {suffix} file that can be read: {error}")
-
-
-def _identity(status: os.stat_result) -> tuple[int, ...]:
-    """Return what changes if a file is replaced or written to."""
-    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns

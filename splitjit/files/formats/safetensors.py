@@ -43,12 +43,7 @@ class Safetensors(TensorFile):
             tensors.append(Tensor(name, shape, dtype, _bits(dtype), offset, position=position))
         # Empty tensors share an offset; among them, the header's order decides.
         tensors.sort(key=lambda one: (one.offset, one.nbytes))
-        self._tensors = {one.name: one for one in tensors}
-        self.names = tuple(self._tensors)
-
-    def tensor(self, name: str) -> Tensor:
-        """Return the description of a tensor."""
-        return self._tensors[name]
+        self.tensors = {one.name: one for one in tensors}
 
     def create(self, file: Staged, tensors: Sequence[Tensor], metadata: Metadata) -> FileWriter:
         """Create a file with this metadata, for these tensors in this order.

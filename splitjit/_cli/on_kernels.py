@@ -1,4 +1,7 @@
-"""``splitjit check``: compare typical splits with NumPy's, join them back, and time them."""
+"""The commands about kernels: ``check``, ``warmup`` and ``cache``.
+
+``check`` compares typical splits with NumPy's, joins them back, and times them.
+"""
 
 from __future__ import annotations
 
@@ -11,17 +14,73 @@ import sys
 import time
 import timeit
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 import splitjit
-from splitjit._cli.cache import announce, not_loaded
-from splitjit._cli.lines import print_json, say
+from splitjit._abi.kernels import KERNELS
+from splitjit._cli.lines import amount, number_of, print_json, printable, say
 from splitjit._runtime import cores, kernel_files
-from splitjit._runtime.loading import LOADER
+from splitjit._runtime.loading import LOADER, never_compiles
+
+_FIRST_TIME = (
+    "; the first time on this machine, splitjit compiles this version of them, which takes 5 to "
+    "10 s on a quiet machine"
+)
+
+
+def announce() -> dict[str, bool]:
+    """Say that kernels are loaded now; return for each kernel whether its file is whole."""
+    names = [] if never_compiles() else list(KERNELS)
+    whole = {name: kernel_files.read(name) is not None for name in names}
+    say(f"loading the kernels{'' if all(whole.values()) else _FIRST_TIME}")
+    return whole
+
+
+def not_loaded() -> str:
+    """Say which kernels are not loaded, and why; return an empty text if all are."""
+    missing = ", ".join([name for name in KERNELS if name not in LOADER.loaded])
+    reason = "NUMBA_DISABLE_JIT is set" if never_compiles() else "the log says why"
+    return missing and f"kernels not loaded: {missing}; {reason}, and NumPy copies instead"
+
+
+def warmup(and_check: bool) -> int:
+    """Load or compile all kernels; with `and_check`, also say which ones were missing."""
+    began = time.perf_counter()
+    whole = announce()
+    splitjit.warmup()
+    if missing := not_loaded():
+        say(missing)
+        return 2
+    print(f"All kernels are loaded; this took {time.perf_counter() - began:.1f} s.")
+    for name in whole if and_check else []:
+        was = "whole" if whole[name] else "missing or damaged"
+        is_new = not whole[name] and kernel_files.read(name) is not None
+        print(f"{name}: {was}{', compiled now' if is_new else ''}")
+    return int(and_check and not all(whole.values()))
+
+
+def cache(clear: bool, as_json: bool) -> int:
+    """Print the folders of the cache and their sizes, or remove the files in them."""
+    files = kernel_files.remove(older=False) if clear else kernel_files.files()
+    left = kernel_files.files() if clear else {}
+    found: list[dict[str, Any]] = []
+    for folder in kernel_files.folders():
+        sizes = [size for path, size in files.items() if os.path.dirname(path) == folder]
+        found.append({"path": folder, "files": len(sizes), "bytes": sum(sizes)})
+    if as_json:
+        print_json({"cleared": clear, "folders": found})
+    for row in [] if as_json else found:
+        what = f"{number_of(row['files'], 'file')}, {amount(row['bytes'])}"
+        print(f"{printable(row['path'])}: {'removed ' if clear else ''}{what}")
+    for path in left:
+        say(f"cannot remove {path}")
+    return 2 if left else 0
+
+
+# ---- splitjit check ----------------------------------------------------------------------
 
 SECONDS = 0.4
 """Seconds for which each workload is timed."""
@@ -30,8 +89,7 @@ SAMPLE = 2e-4
 """Least duration of one timing in seconds. A timing repeats calls that are shorter."""
 
 
-@dataclass(frozen=True, slots=True)
-class Workload:
+class Workload(NamedTuple):
     """An array to split, and the rule.
 
     Attributes
@@ -74,7 +132,7 @@ WORKLOADS = (
 )
 
 
-def run(as_json: bool = False) -> int:
+def check(as_json: bool = False) -> int:
     """Check and time every workload, and print a table of the results.
 
     Parameters
@@ -102,7 +160,7 @@ def run(as_json: bool = False) -> int:
             say(f"{i} of {len(WORKLOADS)}: {workload.name}")
         calls = calls_of(workload)
         ok, seconds = parts_equal(calls) and joins_back(workload), measure(calls)
-        found.append({**asdict(workload), "ok": ok, "seconds": seconds})
+        found.append({**workload._asdict(), "ok": ok, "seconds": seconds})
         if not as_json:
             times = map(_duration, seconds.values())
             print(_COLUMNS.format(workload.name, "ok" if ok else "WRONG", *times), flush=True)
@@ -111,23 +169,18 @@ def run(as_json: bool = False) -> int:
     if as_json:
         print_json({"ok": not wrong, "seconds": taken, "machine": machine, "workloads": found})
     else:
+        print(_COLUMNS_MEAN, *[f"{name:9} {fact}" for name, fact in machine.items()], sep="\n")
         said = "Every part equals NumPy's, byte for byte, and joins back."
         said = f"{wrong} workloads WRONG." if wrong else said
-        print(_MACHINE.format(**machine), f"{said} This check took {taken:.1f} s.", sep="\n")
+        print(f"\n{said} This check took {taken:.1f} s.")
     return 1 if wrong else 0
 
 
 _COLUMNS = "{:<28} {:>5}  {:>9} {:>9} {:>9}"
 
-_MACHINE = """
+_COLUMNS_MEAN = """
 fresh: into new arrays; out=: into arrays that exist;
 NumPy: [part.copy() for part in np.split(...)].
-
-splitjit  {splitjit}
-python    {python}, NumPy {numpy}, Numba {numba}
-CPU       {CPU}
-threads   {threads}
-kernels   {kernels}
 """
 
 Calls = dict[str, Callable[[], Any]]
@@ -236,9 +289,9 @@ def _machine() -> dict[str, str]:
     numba_threads = "no limit" if limits["Numba"] == sys.maxsize else limits["Numba"]
     return {
         "splitjit": f"{splitjit.__version__}, {Path(splitjit.__file__).parent}",
-        "numba": numba.__version__,
-        "numpy": np.__version__,
         "python": f"{platform.python_version()}, {platform.platform()}",
+        "numpy": np.__version__,
+        "numba": numba.__version__,
         "CPU": f"{llvmlite.binding.get_host_cpu_name()}, {os.cpu_count()} cores",
         "threads": f"{usable}, limited by {limited_by}: {limits['cores']} cores, "
         f"affinity {limits['affinity']}{quota}, Numba {numba_threads}",
