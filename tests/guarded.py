@@ -29,10 +29,10 @@ from splitjit._abi.thresholds import THRESHOLDS
 from splitjit._copy import buffers, how
 from splitjit._njit import functions
 from splitjit._runtime import threads
-from splitjit._runtime.loading import can_read_arrays
 from tests.conftest import ASKED, take
 
 PAGE = mmap.PAGESIZE
+FIELDS = how.shared_fields.__wrapped__
 CANARY = 0xA5
 
 libc = ctypes.CDLL(None, use_errno=True)
@@ -164,11 +164,12 @@ def run(number: int) -> None:
         threads.TEAM.word(AT.chunk).value = rng.choice([1, 1 << 62])
     if not COMPILED and rng.random() < 0.5:
         buffers.POOL.lease = lambda nbytes: guarded(nbytes, rng.random() < 0.5)
-        how._reads_arrays = lambda: x.nbytes < THRESHOLDS.large  # builtins lease blocks without it
+        is_small = x.nbytes < THRESHOLDS.large  # builtins lease larger blocks without the pool
+        how.shared_fields = lambda: FIELDS() if is_small else None
         for _ in range(calls):  # the first call loads the code of small copies
             parts = plan(x)
     else:
-        how._reads_arrays = can_read_arrays
+        how.shared_fields = FIELDS
         contiguous = rng.random() < 0.5
         parts, memories = [], []
         for part in plan.output_shapes:

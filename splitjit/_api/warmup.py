@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from splitjit._abi.kernels import KERNELS
+from splitjit._copy.how import shared_fields
 from splitjit._copy.slices import assign_loop
 from splitjit._inputs.arrays import as_dtype
 from splitjit._runtime import kernel_files, threads
@@ -58,5 +59,6 @@ def warmup(dtypes: Iterable[DTypeLike] | None = None) -> None:
         loaded = [LOADER.load(name, wait=True) for name in KERNELS]
         if any(loaded):  # else a fork may have left llvmlite half imported
             kernel_files.remove(older=True)
-        if vars(NATIVE):
-            threads.TEAM.read_limits()  # a split that follows at once reads no quota
+        if vars(NATIVE):  # what the first split would do
+            threads.TEAM.read_limits()
+            shared_fields()

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from splitjit._abi.builtins import call
-from splitjit._abi.calls import EXPECTED, LayoutRequest
+from splitjit._abi.calls import EXPECTED, Expected, LayoutRequest
 from splitjit._abi.kernels import JOIN_LOOPS, LOOPS
 from splitjit._abi.layout_record import ALIGNMENT, HEADER, WORD, most_words
 from splitjit._abi.structs import C_CONTIGUOUS, WRITEABLE
@@ -92,7 +92,8 @@ def lay_out(
     rank, count = len(plan.shape), len(plan.sizes)
     record = (_WORD * most_words(rank, count))()
     given = [*plan.shape, *strides, *plan.sizes]
-    given += words_of(parts or ())
+    if parts is not None:
+        given += words_of(parts)
     tables = (_WORD * len(given))(*given)
     shape = addressof(tables)
     sizes = shape + WORD * 2 * rank
@@ -119,21 +120,24 @@ class _Record(np.ndarray):
 
 
 @functools.cache
-def _reads_arrays() -> bool:
-    """Return whether builtin functions can read arrays here; if so, lend blocks. Core is loaded."""
+def shared_fields() -> Expected | None:
+    """Return a record with the fields that all records share, and lend blocks from now on.
+
+    None if builtin functions cannot read arrays here. The core is loaded.
+    """
     if not can_read_arrays():
-        return False
+        return None
     buffers.POOL.load()
-    return True
+    return buffers.expected(list_type=id(list), none=id(None))
 
 
-def _record(plan: Plan, x: np.ndarray, layout: CopyLayout, loop: int, joins: bool) -> _Record:
+def _record(
+    shared: Expected, plan: Plan, x: np.ndarray, layout: CopyLayout, loop: int, joins: bool
+) -> _Record:
     """Write what builtin functions expect of arrays such as `x`."""
     steps = [(n - 1) * stride for n, stride in zip(plan.shape, x.strides, strict=True)]
     is_large, into = x.nbytes >= THRESHOLDS.large, layout.copy()
-    expected = buffers.expected(
-        list_type=id(list),
-        none=id(None),
+    expected = shared._replace(
         dtype=id(x.dtype),
         rank=len(plan.shape),
         axis=plan.axis,
@@ -243,17 +247,23 @@ class How:
         if self._joins:
             kernel, name = "join", JOIN_LOOPS[LOOPS.index(layout.loop)]
         self._needs = kernel
-        functions = LOADER.get(kernel, self.nbytes)
+        functions = LOADER.loaded.get(kernel) or LOADER.get(kernel, self.nbytes)
         return None if functions is None else functions[name]
 
     def _use_kernels(self, plan: Plan, x: np.ndarray) -> bool:
         """Return whether kernels copy to new parts; load them first if it is time."""
-        if self.layout is None and not self._why and LOADER.get(self._needs, x.nbytes):
+        is_loaded = self._needs in LOADER.loaded
+        if (
+            self.layout is None
+            and not self._why
+            and (is_loaded or LOADER.get(self._needs, x.nbytes))
+        ):
             layout = lay_out(plan, x.strides, x.itemsize)
             loop = self._loop(layout)
             if loop is not None:
-                if len(plan.sizes) <= MOST_PARTS and not threads.ON_NUMBA and _reads_arrays():
-                    record = _record(plan, x, layout, loop, self._joins)
+                shared = None if threads.ON_NUMBA else shared_fields()
+                if len(plan.sizes) <= MOST_PARTS and shared is not None:
+                    record = _record(shared, plan, x, layout, loop, self._joins)
                     made = NATIVE.fresh(record), NATIVE.into(record)
                     self.fresh, self.into = (
                         map(_limited, made) if x.nbytes >= THRESHOLDS.large else made

@@ -33,7 +33,7 @@ def kind(request, monkeypatch):
     if not structs.READS_ARRAYS:
         pytest.skip("arrays and lists lie otherwise in memory here")
     take("parallel" if request.param == "large" else "serial", monkeypatch.setattr)
-    monkeypatch.setattr(how, "_reads_arrays", how._reads_arrays.__wrapped__)  # asks each time
+    monkeypatch.setattr(how, "shared_fields", how.shared_fields.__wrapped__)  # asks each time
     return request.param
 
 
@@ -345,7 +345,7 @@ def test_builtin_functions_touch_nothing_that_is_not_as_expected(name, kind):
     plan = plan_split((4, 6), 2, axis=1)
     x, _ = prepared(plan)
     team = threads.TEAM.address if kind == "large" else 0
-    record = how._record(plan, x, how_of(plan, x).layout, 0)
+    record = how._record(how.shared_fields(), plan, x, how_of(plan, x).layout, 0, False)
     assert record[_FIELDS["team"]] == team
     flags = KERNELS["core"]["core.entry"][name]
     function = getattr(NATIVE, name)(record)

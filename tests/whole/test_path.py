@@ -5,7 +5,7 @@ import pytest
 from tests.conftest import needs_kernels
 from tests.processes import TWO_CORES, python
 
-MOST = (11, 40), (3, 3)
+MOST = (8, 31), (3, 3)
 """The most modules of splitjit that a first call enters, and its changes of module; then the most
 of a later call."""
 
