@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from time import perf_counter
 from typing import Any
 
 from splitjit._copy.how import is_first
 from splitjit._copy.run import adapter_of, decide, refusal_of, run
 from splitjit._inputs.input import Request
 from splitjit._runtime import threads
+from splitjit._runtime.loading import LOADER
 
 _REASONS = {
     "views": "copy=False: the parts are views of x, and no data is copied",
@@ -109,6 +111,7 @@ def explain_object(x: Any, request: Request, out: Any, copy: Any) -> Explanation
     given = adapter_of(x, copy)
     if given.library == "Dask":
         return Explanation("dask", _REASONS["dask"], len(run(given, request, out, copy)))
+    began, loaded, compiled = perf_counter(), len(LOADER.loaded), len(LOADER.compiled)
     try:
         way, decided, moves, *_ = decide(given, request, out, copy)
     except Exception as error:
@@ -135,7 +138,11 @@ def explain_object(x: Any, request: Request, out: Any, copy: Any) -> Explanation
         why = "NumPy copies on the thread that calls split"
         return Explanation(strategy, _REASONS[reason], parts, None, False, 1, why, *sizes)
     count, why = threads.explain(nbytes)
-    made = _REASONS["compiled"], parts, layout.loop, bool(layout.stream), count, why
+    reason = _REASONS["compiled"]
+    if len(LOADER.loaded) > loaded:  # as the split itself would have done
+        done = "compiled" if len(LOADER.compiled) > compiled else "loaded"
+        reason += f"; kernels {done} in {perf_counter() - began:.2f} s"
+    made = reason, parts, layout.loop, bool(layout.stream), count, why
     return Explanation("compiled", *made, *sizes)
 
 

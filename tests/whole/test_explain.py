@@ -338,3 +338,16 @@ def test_outputs_that_a_tensor_refuses(torch):
         assert_refused_alike(split, explain, x, 2, out=out)
     meta = torch.zeros(4, device="meta")
     assert_refused_alike(split, explain, meta, 2, out=[half, torch.zeros(2)])
+
+
+@needs_kernels
+def test_it_says_how_long_kernels_took_to_load():
+    code = """
+import numpy as np, splitjit
+x = np.zeros((1000, 300))
+for _ in range(2):
+    print(splitjit.explain(x, num_splits=3, axis=1).reason)
+"""
+    first, second = python("-c", code).splitlines()
+    assert re.fullmatch(r"a compiled loop copies; kernels loaded in \d\.\d\d s", first)
+    assert second == "a compiled loop copies"
