@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
+import operator
 import sys
 from array import array as numbers
 from collections.abc import Iterable, Sequence
@@ -186,4 +186,5 @@ def as_dtype(dtype: DTypeLike) -> np.dtype:
 
 def do_ranges_meet(ranges: Iterable[tuple[int, int]]) -> bool:
     """Return whether some of the address ranges, each from a start to a stop, may overlap."""
-    return any(a[1] > b[0] for a, b in itertools.pairwise(sorted(ranges)))
+    starts, stops = map(sorted, zip(*ranges, strict=True))
+    return any(map(operator.gt, stops, starts[1:]))  # else each stops before the next starts

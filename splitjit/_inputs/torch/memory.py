@@ -33,9 +33,7 @@ import numpy as np
 
 from splitjit._inputs.torch.foreign import shape_of
 
-TORCH: Any = SimpleNamespace(
-    kinds=(), cat=None, stack=None, in_mode=lambda: True, in_reach=lambda x: False
-)
+TORCH: Any = SimpleNamespace(kinds=(), cat=None, stack=None, in_reach=lambda x: False)
 """What `look_up` has found in torch, once a tensor has been split.
 
 Attributes
@@ -46,10 +44,9 @@ split_copy : callable
     Torch's operator ``split_with_sizes_copy``.
 cat, stack : callable
     Torch's own functions, which a program may replace.
-in_mode : callable
-    Tells whether torch does anything else with operators now than to carry them out.
 in_reach : callable
-    Tells whether kernels may read a tensor. The tensor must also pass ``x.numpy()``, and have an
+    Tells whether kernels may read a tensor: it is of these kinds, and torch does nothing else with
+    operators now than to carry them out. The tensor must also pass ``x.numpy()``, and have an
     address other than 0.
 """
 
@@ -58,13 +55,13 @@ in_reach : callable
 def look_up() -> None:
     """Look up in torch what each split needs, which costs as much as the checks."""
     torch = sys.modules["torch"]
-    TORCH.in_mode, TORCH.in_reach = _reach_of_kernels()
+    TORCH.in_reach = _reach_of_kernels()
     TORCH.split_copy, TORCH.cat, TORCH.stack = torch.split_with_sizes_copy, torch.cat, torch.stack
     TORCH.kinds = torch.Tensor, torch.nn.Parameter
 
 
-def _reach_of_kernels() -> tuple[Callable[[], bool], Callable[[Any], bool]]:
-    """Return `TORCH.in_mode` and `TORCH.in_reach`."""
+def _reach_of_kernels() -> Callable[[Any], bool]:
+    """Return `TORCH.in_reach`."""
     torch = sys.modules["torch"]
     forward_ad = torch.autograd.forward_ad
     try:
@@ -74,15 +71,15 @@ def _reach_of_kernels() -> tuple[Callable[[], bool], Callable[[Any], bool]]:
         in_functorch = torch._C._are_functorch_transforms_active
         forward_ad._current_level  # noqa: B018
     except AttributeError:
-        return lambda: True, lambda _: False
-    is_traced, plain = torch.compiler.is_dynamo_compiling, (torch.Tensor, torch.nn.Parameter)
+        return lambda x: False
+    is_traced, kinds = torch.compiler.is_dynamo_compiling, (torch.Tensor, torch.nn.Parameter)
 
-    def in_mode() -> bool:
-        if is_traced() or count_dispatch_modes() or in_functorch() or is_tracing():
-            return True
-        return bool(forward_ad._current_level >= 0 or in_function_mode())
+    def in_reach(x: Any) -> bool:
+        if is_traced() or type(x) not in kinds or count_dispatch_modes() or in_functorch():
+            return False
+        return not (is_tracing() or forward_ad._current_level >= 0 or in_function_mode())
 
-    return in_mode, lambda x: not in_mode() and type(x) in plain
+    return in_reach
 
 
 @functools.cache

@@ -11,7 +11,6 @@ import contextlib
 import functools
 import math
 import sys
-from operator import attrgetter
 from typing import Any
 
 from splitjit._abi.thresholds import LONG_RUN, THRESHOLDS
@@ -45,33 +44,32 @@ def suits_join(tensors: list[Any], plan: Plan) -> bool:
     return nbytes >= LONG_RUN * runs and all(x.is_contiguous() for x in tensors)
 
 
-_form = attrgetter("shape", "dtype", "layout", "is_cpu", "requires_grad")
-
-
 def surely_fit(x: Any, plan: Plan, tensors: list[Any]) -> bool:
     """Return whether torch may write the parts of `x` to tensors.
 
     Torch itself would resize those of other shapes, write to those that record a gradient, and look
     neither at shared memory nor at the bounds of a storage. All are contiguous, as `x` is.
     """
-    if x.requires_grad or [1 for t in tensors if type(t) not in TORCH.kinds]:
+    if x.requires_grad or not x.is_contiguous() or len(tensors) != len(plan.sizes):
         return False
-    if [1 for tensor in tensors if tensor.is_nested]:  # these have no shape
+    kinds, dtype, itemsize, start = TORCH.kinds, x.dtype, x.itemsize, x.data_ptr()
+    ranges, is_complex = [(start, start + x.nbytes)], dtype.is_complex
+    try:  # in the order in which most tensors fail; each attribute takes about 0.1 us
+        for t, shape in zip(tensors, plan.output_shapes, strict=True):
+            if type(t) not in kinds or t.shape != shape or t.dtype is not dtype or not t.is_cpu:
+                return False
+            if t.requires_grad or not t.is_contiguous() or t.is_neg():
+                return False
+            if is_complex and t.is_conj():
+                return False
+            t._version  # noqa: B018 - tensors of inference mode have none
+            nbytes, start = t.nbytes, t.data_ptr()
+            if t.storage_offset() * itemsize + nbytes > t.untyped_storage().nbytes():
+                return False
+            ranges.append((start, start + nbytes))
+    except RuntimeError:  # nested and sparse tensors lack a shape or a storage
         return False
-    forms = [(shape, x.dtype, x.layout, True, False) for shape in plan.output_shapes]
-    if list(map(_form, tensors)) != forms:
-        return False
-    spans, itemsize = [], x.itemsize
-    for one in (x, *tensors):
-        nbytes, start = one.nbytes, one.data_ptr()
-        if not one.is_contiguous() or one.is_conj() or one.is_neg():
-            return False
-        if one.is_inference() and one is not x:
-            return False
-        if one.storage_offset() * itemsize + nbytes > one.untyped_storage().nbytes():
-            return False
-        spans.append((start, start + nbytes))
-    return not do_ranges_meet(spans)
+    return not do_ranges_meet(ranges)
 
 
 @functools.cache
