@@ -135,8 +135,6 @@ class Array(Input):
     the values.
     """
 
-    __slots__ = ()
-
     def __init__(self, x: Any) -> None:
         self.x, self.array = x, memory(x) if _memory_is_plain(x) else None
 

@@ -23,17 +23,25 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 import sys
 import warnings
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
+from splitjit._abi.thresholds import LONG_RUN, THRESHOLDS
+from splitjit._inputs.arrays import do_ranges_meet
 from splitjit._inputs.torch.foreign import shape_of
+from splitjit._plan.plan import Plan
 
-TORCH: Any = SimpleNamespace(kinds=(), cat=None, stack=None, in_reach=lambda x: False)
+
+def _never(x: Any) -> bool:
+    return False
+
+
+TORCH: Any = SimpleNamespace(kinds=(), cat=None, stack=None, in_reach=_never)
 """What `look_up` has found in torch, once a tensor has been split.
 
 Attributes
@@ -55,15 +63,10 @@ in_reach : callable
 def look_up() -> None:
     """Look up in torch what each split needs, which costs as much as the checks."""
     torch = sys.modules["torch"]
-    TORCH.in_reach = _reach_of_kernels()
+    forward_ad, is_traced = torch.autograd.forward_ad, torch.compiler.is_dynamo_compiling
     TORCH.split_copy, TORCH.cat, TORCH.stack = torch.split_with_sizes_copy, torch.cat, torch.stack
-    TORCH.kinds = torch.Tensor, torch.nn.Parameter
-
-
-def _reach_of_kernels() -> Callable[[Any], bool]:
-    """Return `TORCH.in_reach`."""
-    torch = sys.modules["torch"]
-    forward_ad = torch.autograd.forward_ad
+    TORCH.kinds = kinds = torch.Tensor, torch.nn.Parameter
+    TORCH.in_reach = _never
     try:
         is_tracing = torch._C._is_tracing
         in_function_mode = torch._C._is_torch_function_mode_enabled
@@ -71,15 +74,14 @@ def _reach_of_kernels() -> Callable[[Any], bool]:
         in_functorch = torch._C._are_functorch_transforms_active
         forward_ad._current_level  # noqa: B018
     except AttributeError:
-        return lambda x: False
-    is_traced, kinds = torch.compiler.is_dynamo_compiling, (torch.Tensor, torch.nn.Parameter)
+        return
 
     def in_reach(x: Any) -> bool:
         if is_traced() or type(x) not in kinds or count_dispatch_modes() or in_functorch():
             return False
         return not (is_tracing() or forward_ad._current_level >= 0 or in_function_mode())
 
-    return in_reach
+    TORCH.in_reach = in_reach
 
 
 @functools.cache
@@ -147,12 +149,6 @@ def address_of(x: Any) -> int:
         return 0
 
 
-def is_in_storage(x: Any) -> bool:
-    """Return whether a tensor of any class fits in its storage."""
-    with _quiet(x):
-        return not int(x.numel()) or lies_in_storage(x)
-
-
 def places_of(tensors: list[Any]) -> list[np.ndarray]:
     """Return arrays that overlap exactly as the tensors do. Nothing may read or write them.
 
@@ -189,12 +185,20 @@ _ROOM = 1 << 44
 """Larger than any storage."""
 
 
-def has_lost_memory(torch: Any, x: Any) -> bool:
-    """Return whether a tensor's storage was freed. Operators of torch would crash on it."""
-    has_storage = x.device.type in _WITH_STORAGES and not torch._is_functional_tensor(x)
-    if not has_storage or x._is_zerotensor():
+def has_lost_memory(x: Any) -> bool:
+    """Return whether a tensor does not fit in its storage. Operators of torch would crash on it.
+
+    Tracers, wrappers and zero tensors have no memory to lose.
+    """
+    if not int(x.numel()):
         return False
-    return bool(x.numel()) and not x.untyped_storage().nbytes()
+    if address_of(x):
+        with _quiet(x):
+            return not lies_in_storage(x)
+    if not TORCH.in_reach(x) or x.device.type not in _WITH_STORAGES or x._is_zerotensor():
+        return False
+    is_functional = sys.modules["torch"]._is_functional_tensor(x)
+    return not is_functional and not x.untyped_storage().nbytes()
 
 
 _WITH_STORAGES = ("cpu", "cuda", "mps", "xpu")
@@ -210,3 +214,72 @@ def tensors_over(parts: list[np.ndarray], dtype: Any) -> list[Any]:
     if dtype not in words():
         return list(map(from_numpy, parts))
     return [from_numpy(part).view(dtype) for part in parts]
+
+
+# ---- torch's own operator, ``split_with_sizes_copy`` -----------------------------------------
+#
+# It is for small tensors, since adapting one for kernels takes longer than copying it, and for long
+# runs: in a torch program, torch's threads are awake, and ours are not. Kernels are for tensors
+# with short runs, strided and transposed ones.
+
+
+def suits_operator(x: Any, plan: Plan) -> bool:
+    """Return whether the operator splits a tensor that kernels could reach.
+
+    False if kernels are faster, or if the operator may do anything but what `split` promises.
+    """
+    if not x.is_cpu or x.is_conj() or x.is_neg() or not _is_known(x.dtype):
+        return False  # torch reads lazy values beyond a storage
+    if x.requires_grad and sys.modules["torch"].is_grad_enabled():
+        return True  # it joins the gradients of the parts; our own backward takes longer
+    nbytes: int = x.nbytes
+    if nbytes < THRESHOLDS.large:
+        return True
+    runs = len(plan) * math.prod(plan.shape[: plan.axis])
+    return nbytes >= LONG_RUN * runs and bool(x.is_contiguous())
+
+
+def suits_join(tensors: list[Any], plan: Plan) -> bool:
+    """Return whether ``torch.cat`` joins tensors, by the rule of `suits_operator`."""
+    nbytes = sum([int(x.nbytes) for x in tensors])
+    if nbytes < THRESHOLDS.large:
+        return True
+    runs = len(plan) * math.prod(plan.shape[: plan.axis])
+    return nbytes >= LONG_RUN * runs and all(x.is_contiguous() for x in tensors)
+
+
+def surely_fit(x: Any, plan: Plan, tensors: list[Any]) -> bool:
+    """Return whether torch may write the parts of `x` to tensors.
+
+    Torch itself would resize those of other shapes, write to those that record a gradient, and look
+    neither at shared memory nor at the bounds of a storage. All are contiguous, as `x` is.
+    """
+    if x.requires_grad or not x.is_contiguous() or len(tensors) != len(plan.sizes):
+        return False
+    kinds, dtype, itemsize, start = TORCH.kinds, x.dtype, x.itemsize, x.data_ptr()
+    ranges, is_complex = [(start, start + x.nbytes)], dtype.is_complex
+    try:  # in the order in which most tensors fail; each attribute takes about 0.1 us
+        for t, shape in zip(tensors, plan.output_shapes, strict=True):
+            if type(t) not in kinds or t.shape != shape or t.dtype is not dtype or not t.is_cpu:
+                return False
+            if t.requires_grad or not t.is_contiguous() or t.is_neg():
+                return False
+            if is_complex and t.is_conj():
+                return False
+            t._version  # noqa: B018 - tensors of inference mode have none
+            nbytes, start = t.nbytes, t.data_ptr()
+            if t.storage_offset() * itemsize + nbytes > t.untyped_storage().nbytes():
+                return False
+            ranges.append((start, start + nbytes))
+    except RuntimeError:  # nested and sparse tensors lack a shape or a storage
+        return False
+    return not do_ranges_meet(ranges)
+
+
+@functools.cache
+def _is_known(dtype: Any) -> bool:
+    """Return whether the operator knows a dtype."""
+    with contextlib.suppress(RuntimeError):
+        x = sys.modules["torch"].empty(1, dtype=dtype, device="cpu")
+        return bool(TORCH.split_copy(x, [1]))
+    return False
