@@ -192,18 +192,17 @@ def allowed(now: float) -> int:
     int
         The number of cores, or a smaller limit: the quota, or that of Numba's threads; at least 1.
     """
-    return min(os.cpu_count() or 1, _whole(_quota_at(int(now))), numba_limit())
+    return min(os.cpu_count() or 1, _quota_at(int(now)), numba_limit())
 
 
-@functools.lru_cache(1)  # reading its files takes long
-def _quota_at(second: int) -> float | None:
-    return quota()
-
-
-def _whole(quota: float | None) -> int:
+def _whole_quota() -> int:
     # Round down: with a quota of 1.5, two threads use up each 100 ms period's time in 75 ms,
     # and the system then stops them for 25 ms.
-    return sys.maxsize if quota is None else max(int(quota), 1)
+    granted = quota()
+    return sys.maxsize if granted is None else max(int(granted), 1)
+
+
+_quota_at = functools.lru_cache(1)(lambda second: _whole_quota())  # reading its files takes long
 
 
 def limits() -> dict[str, int]:
@@ -214,7 +213,7 @@ def limits() -> dict[str, int]:
     """
     count = getattr(sys.modules.get(NUMBA_THREADS), "_get_num_threads", None) or numba_limit
     found = {"cores": os.cpu_count() or 1, "Numba": count(), "affinity": affinity()}
-    found["quota"] = _whole(quota())
+    found["quota"] = _whole_quota()
     return dict(sorted(found.items(), key=lambda item: item[1]))
 
 

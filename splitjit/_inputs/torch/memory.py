@@ -121,14 +121,9 @@ def array_of(x: Any) -> np.ndarray | None:
 
 def lies_in_storage(x: Any) -> bool:
     """Return whether a non-empty tensor fits in its storage, which may have been shrunk."""
-    if x.is_contiguous():
-        nbytes = int(x.nbytes)
-    else:  # torch has no negative strides
-        steps = zip(x.shape, x.stride(), strict=True)
-        nbytes = (1 + sum([(int(n) - 1) * int(step) for n, step in steps])) * x.element_size()
-    offset = int(x.storage_offset())
-    if offset:
-        nbytes += offset * x.element_size()
+    steps = zip(x.shape, x.stride(), strict=True)  # torch has no negative strides
+    items = 1 + sum([(int(n) - 1) * int(step) for n, step in steps])
+    nbytes = (int(x.storage_offset()) + items) * int(x.element_size())
     return nbytes <= int(x.untyped_storage().nbytes())
 
 
@@ -190,15 +185,13 @@ def has_lost_memory(x: Any) -> bool:
 
     Tracers, wrappers and zero tensors have no memory to lose.
     """
-    if not int(x.numel()):
-        return False
     if address_of(x):
         with _quiet(x):
-            return not lies_in_storage(x)
+            return bool(int(x.numel())) and not lies_in_storage(x)
     if not TORCH.in_reach(x) or x.device.type not in _WITH_STORAGES or x._is_zerotensor():
         return False
     is_functional = sys.modules["torch"]._is_functional_tensor(x)
-    return not is_functional and not x.untyped_storage().nbytes()
+    return bool(x.numel()) and not is_functional and not x.untyped_storage().nbytes()
 
 
 _WITH_STORAGES = ("cpu", "cuda", "mps", "xpu")

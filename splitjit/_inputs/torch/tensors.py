@@ -12,7 +12,6 @@ Otherwise torch makes the parts, see `foreign.py`. A tensor exists only if torch
 
 from __future__ import annotations
 
-import functools
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -44,8 +43,7 @@ def is_dtype(dtype: object) -> bool:
 
 def is_compiling() -> bool:
     """Return whether torch.compile is tracing."""
-    compiling: bool = sys.modules["torch"].compiler.is_compiling()
-    return compiling
+    return bool(sys.modules["torch"].compiler.is_compiling())
 
 
 class Tensor(Input):
@@ -58,15 +56,17 @@ class Tensor(Input):
 
     def __init__(self, x: Any, in_reach: bool) -> None:
         self.x, self._in_reach = x, in_reach
+        self._array: np.ndarray | None = None
 
-    @functools.cached_property
+    @property
     def array(self) -> np.ndarray | None:  # type: ignore[override]
         """The memory, which kernels read. None if torch makes the parts."""
-        found = memory.array_of(self.x) if self._in_reach else None
-        if self._in_reach and found is None:
-            self._in_reach = False
-            _refuse(self.x, X)
-        return found
+        if self._in_reach and self._array is None:  # torch.compile cannot trace a cached property
+            self._array = memory.array_of(self.x)
+            if self._array is None:
+                self._in_reach = False
+                _refuse(self.x, X)
+        return self._array
 
     def operator(self, request: Request, out: Any) -> tuple[Plan, list[Any] | None] | None:
         """Return the plan and the tensors for the parts, if torch's own operator makes them."""
@@ -167,16 +167,13 @@ def tensor_input(x: Any) -> Tensor:
     SplitTypeError
         If neither kernels nor torch can make the parts.
     """
-    if not TORCH.kinds:
-        if is_compiling():
-            return Tensor(x, False)
+    if not TORCH.kinds and not is_compiling():
         look_up()
     if TORCH.in_reach(x):
         without_grad = x.requires_grad and not sys.modules["torch"].is_grad_enabled()
         return Tensor(x.detach() if without_grad else x, True)
-    if is_compiling():
-        return Tensor(x, False)
-    _refuse(x, X)
+    if not is_compiling():
+        _refuse(x, X)
     return Tensor(x, False)
 
 
