@@ -225,15 +225,11 @@ def suits_operator(x: Any, plan: Plan) -> bool:
         return False  # torch reads lazy values beyond a storage
     if x.requires_grad and sys.modules["torch"].is_grad_enabled():
         return True  # it joins the gradients of the parts; our own backward takes longer
-    nbytes: int = x.nbytes
-    if nbytes < THRESHOLDS.large:
-        return True
-    runs = len(plan) * math.prod(plan.shape[: plan.axis])
-    return nbytes >= LONG_RUN * runs and bool(x.is_contiguous())
+    return bool(x.nbytes < THRESHOLDS.large) or suits_join([x], plan)
 
 
 def suits_join(tensors: list[Any], plan: Plan) -> bool:
-    """Return whether ``torch.cat`` joins tensors, by the rule of `suits_operator`."""
+    """Return whether ``torch.cat`` joins tensors, which are small or of long runs."""
     nbytes = sum([int(x.nbytes) for x in tensors])
     if nbytes < THRESHOLDS.large:
         return True
