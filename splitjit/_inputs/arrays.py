@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import sys
 from array import array as numbers
 from collections.abc import Iterable, Sequence
@@ -187,5 +186,9 @@ def as_dtype(dtype: DTypeLike) -> np.dtype:
 
 def do_ranges_meet(ranges: Iterable[tuple[int, int]]) -> bool:
     """Return whether some of the address ranges, each from a start to a stop, may overlap."""
-    starts, stops = map(sorted, zip(*ranges, strict=True))
-    return any(map(operator.gt, stops, starts[1:]))  # else each stops before the next starts
+    end = 0
+    for start, stop in sorted(ranges):
+        if start < end:
+            return True
+        end = stop
+    return False
