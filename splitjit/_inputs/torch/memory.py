@@ -257,7 +257,7 @@ def surely_fit(x: Any, plan: Plan, tensors: list[Any]) -> bool:
                 return False
             t._version  # noqa: B018 - tensors of inference mode have none
             nbytes, start = t.nbytes, t.data_ptr()
-            if t.storage_offset() * itemsize + nbytes > t.untyped_storage().nbytes():
+            if t.storage_offset() * itemsize + nbytes > len(t.untyped_storage()):  # in bytes
                 return False
             ranges.append((start, start + nbytes))
     except RuntimeError:  # nested and sparse tensors lack a shape or a storage
