@@ -67,13 +67,13 @@ def beside(count, work):  # threads repeat the work until the block ends
 CORES = """
 import os
 import numpy as np
-from splitjit._runtime import cores, loading, threads
+from splitjit._runtime import loading, threads
 
-cores.quota = lambda: None
+threads.quota = lambda: None
 CORES = np.zeros(16, np.int64)  # C's `cpu_set_t`
 
 def have(count):
-    os.cpu_count = cores.affinity = lambda: count
+    os.cpu_count = threads.affinity = lambda: count
     CORES[0] = (1 << count) - 1
     threads.TEAM.limits_until = float("-inf")
 
@@ -96,7 +96,7 @@ def make_cores():  # before kernels are loaded
 TWO_CORES = (
     CORES
     + """
-if cores.affinity() < 2:
+if threads.affinity() < 2:
     kept = make_cores()
 have(2)
 """

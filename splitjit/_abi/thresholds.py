@@ -37,7 +37,7 @@ class Thresholds:
         call lays out all parts, which takes longer than slicing an array.
     stream_from : (int, int)
         Bytes from which on stores bypass the cache, for short and for long runs. They lose inside
-        the cache; `splitjit._runtime.cores` knows its size, and sets both.
+        the cache; `splitjit._runtime.threads` knows its size, and sets both.
     """
 
     load_from: int = 1 << 16

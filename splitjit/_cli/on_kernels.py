@@ -22,7 +22,7 @@ import numpy as np
 import splitjit
 from splitjit._abi.kernels import KERNELS
 from splitjit._cli.lines import amount, number_of, print_json, printable, say
-from splitjit._runtime import cores, kernel_files
+from splitjit._runtime import kernel_files, threads
 from splitjit._runtime.loading import LOADER, never_compiles
 
 _FIRST_TIME = (
@@ -283,7 +283,7 @@ def _machine() -> dict[str, str]:
     import llvmlite.binding
     import numba
 
-    limits, granted = cores.limits(), cores.quota()
+    limits, granted = threads.limits(), threads.quota()
     limited_by, usable = next(iter(limits.items()))
     quota = "" if granted is None else f", quota {granted:g} cores"
     numba_threads = "no limit" if limits["Numba"] == sys.maxsize else limits["Numba"]

@@ -32,7 +32,6 @@ from splitjit._copy import buffers, slices
 from splitjit._copy.buffers import address_of, words_of
 from splitjit._plan.plan import MOST_PARTS, Plan
 from splitjit._runtime import threads
-from splitjit._runtime.cores import NUMBA_THREADS
 from splitjit._runtime.loading import LOADER, NATIVE, can_read_arrays, never_compiles
 
 _WORD = ctypes.c_int64
@@ -310,7 +309,7 @@ def _limited(copy: Callable[..., Any]) -> Callable[..., Any]:
     team = threads.TEAM
 
     def copy_large(*arguments: Any) -> Any:
-        numba = sys.modules.get(NUMBA_THREADS)  # its limit counts as soon as it is set
+        numba = sys.modules.get(threads.NUMBA_THREADS)  # its limit counts as soon as it is set
         if perf_counter() >= team.limits_until or hasattr(numba, "_get_num_threads"):
             team.read_limits()
         return copy(*arguments)

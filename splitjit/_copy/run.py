@@ -15,7 +15,6 @@ for each dtype and strides, so later calls for plain arrays need a single lookup
 
 from __future__ import annotations
 
-import contextlib
 import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -130,7 +129,7 @@ def decide(
         return Decision("views", None if array is None else request.plan_of(array.shape))
     if by_operator and (found := given.operator(request, out)) is not None:
         plan, targets = found
-        return Decision("library", plan, out=targets)
+        return Decision("library", plan, (), targets)
     array = given.array
     if array is None:
         return _decide_for_library(given, request, out)
@@ -179,9 +178,11 @@ def _carry_out(decision: Decision, given: Input, request: Request) -> list[Any]:
         return given.made_by_library(request, False) if plan is None else given.views(plan)
     if way == "library":
         if plan is not None:
-            with contextlib.suppress(RuntimeError):  # torch refuses the storage, or has no memory
+            try:
                 return given.made_by_operator(plan, out)
-            return _carry_out(decide(given, request, out, by_operator=False), given, request)
+            except RuntimeError:  # torch refuses the storage, or has no memory
+                decision = decide(given, request, out, by_operator=False)
+            return _carry_out(decision, given, request)
         if views is None or out is None:
             return given.made_by_library(request, True)
         for target, view in zip(out, views, strict=True):

@@ -19,17 +19,12 @@ from typing import Any
 
 import numpy as np
 
-from splitjit._inputs.arrays import as_array, is_dask_array, refuse_labels, refuse_meaning
+from splitjit._inputs.arrays import as_array, is_dask_array, refuse_foreign, refuse_meaning
 from splitjit._inputs.input import Input, Masked, Request
 from splitjit._inputs.torch.tensors import is_tensor, tensor_input
 from splitjit._plan.arguments import listed, normalize_axis
 from splitjit._plan.plan import Plan
 from splitjit.errors import SplitError, SplitTypeError, X, kind_of
-
-_SYMBOLIC_TRACE = (
-    "torch.fx.symbolic_trace knows no shapes; split in a function with the decorator "
-    "torch.fx.wrap, or trace by make_fx or torch.export.export"
-)
 
 
 def adapt(x: Any, copy: Any = True) -> Input:
@@ -49,8 +44,7 @@ def adapt(x: Any, copy: Any = True) -> Input:
     if issubclass(kind, (np.ndarray, np.generic)):
         refuse_meaning(x)
         return Masked(x) if issubclass(kind, np.ma.MaskedArray) else Input(as_array(x))
-    refuse_labels(x)
-    _refuse_foreign(x)
+    refuse_foreign(x)
     if hasattr(kind, "__array_namespace__"):
         return Array(x)
     refuse_meaning(x)
@@ -73,17 +67,6 @@ def items_of(given: Any, name: str) -> list[Any]:
     if given.ndim == 0:
         raise SplitTypeError.of(f"{name} of rank 0", "must have the parts along its first axis")
     return [given[i, ...] for i in range(len(given))]
-
-
-def _refuse_foreign(x: Any) -> None:
-    """Refuse sparse matrices and proxies, by the module of their class."""
-    for base in type(x).__mro__:
-        module = str(vars(base).get("__module__"))
-        if module.startswith("scipy.sparse"):
-            rule = "must not be sparse; pass its .toarray()"
-            raise SplitTypeError.of(f"{X} of type {kind_of(x)}", rule)
-        if module == "torch.fx.proxy":
-            raise SplitTypeError.of(f"{X} of type Proxy", _SYMBOLIC_TRACE)
 
 
 def _refuse_views(x: Any) -> None:
@@ -134,8 +117,6 @@ class Array(Input):
     slice and copy, so that the parts stay on the array's device and keep what its class adds to
     the values.
     """
-
-    __slots__ = ()
 
     def __init__(self, x: Any) -> None:
         self.x, self.array = x, memory(x) if _memory_is_plain(x) else None

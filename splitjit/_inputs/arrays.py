@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import sys
 from array import array as numbers
 from collections.abc import Iterable, Sequence
@@ -117,19 +116,24 @@ def refuse_items(values: Sequence[Any], checked: set[type]) -> None:
             rule = f"its mask would be lost; pass np.ma.array({X})"
             raise SplitTypeError.of(f"{name} of type {kind_of(item)}", rule)
         if hasattr(kind, "__array__"):
-            refuse_labels(item, name)
+            refuse_foreign(item, name)
         checked.add(kind)
     for item in values if nested else ():
         if type(item) in nested:
             refuse_items(item, checked)
 
 
-_LABELLED = {
-    "pandas": "pass its .to_numpy()",
-    "polars": "pass its .to_numpy()",
-    "xarray": "pass its .data",
+_LABELS = "the parts would lose its labels; pass its "
+
+_FOREIGN = {
+    "pandas": f"{_LABELS}.to_numpy()",
+    "polars": f"{_LABELS}.to_numpy()",
+    "xarray": f"{_LABELS}.data",
+    "scipy.sparse": "must not be sparse; pass its .toarray()",
+    "torch.fx.proxy": "torch.fx.symbolic_trace knows no shapes; split in a function with the "
+    "decorator torch.fx.wrap, or trace by make_fx or torch.export.export",
 }
-"""Libraries whose objects have labels, by top-level package, and what to pass."""
+"""Packages whose objects are refused, and the rule."""
 
 _COLUMNS = "__dataframe__", "column_names", "columns", "colnames"
 """A table of any library has one of these, such as that of pyarrow, ibis or astropy."""
@@ -137,25 +141,21 @@ _COLUMNS = "__dataframe__", "column_names", "columns", "colnames"
 _INTEGERS = "int", "uint", "dictionary<values=int", "dictionary<values=uint"
 
 
-def module_of(kind: type) -> str:
-    """Return the name of the package that defines a class."""
-    return str(kind.__module__).partition(".")[0]
-
-
-def refuse_labels(x: Any, name: str = X) -> None:
-    """Refuse labelled objects, tables, and integers of Arrow that NumPy would make floats."""
-    kind, rule = type(x), ""
-    for base in kind.__mro__:
-        if fix := _LABELLED.get(module_of(base)):
-            rule = f"the parts would lose its labels; {fix}"
-            break
-    else:
-        if any(hasattr(kind, word) for word in _COLUMNS):
-            rule = "the parts would lose its labels; pass its columns one by one"
-        elif module_of(kind) == "pyarrow" and x.null_count and str(x.type).startswith(_INTEGERS):
-            rule = "NumPy would turn integers with missing values into floats; pass .fill_null(0)"
-    if rule:
-        raise SplitTypeError.of(f"{name} of type {kind_of(x)}", rule)
+def refuse_foreign(x: Any, name: str = X) -> None:
+    """Refuse labelled, sparse and traced objects, tables, and integers of Arrow with gaps."""
+    kind = type(x)
+    modules = [f"{base.__module__}." for base in kind.__mro__]
+    found = [
+        rule for package, rule in _FOREIGN.items() for module in modules
+        if module.startswith(f"{package}.")
+    ]  # fmt: skip
+    if not found and any(hasattr(kind, word) for word in _COLUMNS):
+        found = [f"{_LABELS}columns one by one"]
+    elif modules[0].startswith("pyarrow.") and x.null_count and str(x.type).startswith(_INTEGERS):
+        found = ["NumPy would turn integers with missing values into floats; pass .fill_null(0)"]
+    if found:
+        received = "Proxy" if "torch.fx.proxy." in modules else kind_of(x)  # it has any dtype
+        raise SplitTypeError.of(f"{name} of type {received}", found[0])
 
 
 def as_dtype(dtype: DTypeLike) -> np.dtype:
@@ -186,4 +186,9 @@ def as_dtype(dtype: DTypeLike) -> np.dtype:
 
 def do_ranges_meet(ranges: Iterable[tuple[int, int]]) -> bool:
     """Return whether some of the address ranges, each from a start to a stop, may overlap."""
-    return any(a[1] > b[0] for a, b in itertools.pairwise(sorted(ranges)))
+    end = 0
+    for start, stop in sorted(ranges):
+        if start < end:
+            return True
+        end = stop
+    return False

@@ -61,8 +61,6 @@ class Input:
         What refusals call the library of `x`.
     """
 
-    __slots__ = ("array", "x")
-
     x: Any
     array: np.ndarray | None
     mask: np.ndarray | None = None
@@ -144,8 +142,6 @@ class Input:
 
 class Masked(Input):
     """A masked array. Without a mask (`numpy.ma.nomask`), the parts have none."""
-
-    __slots__ = ("mask",)
 
     array: np.ndarray
 

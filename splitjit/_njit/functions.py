@@ -23,7 +23,7 @@ from splitjit._abi.layout_record import WORD
 from splitjit._abi.structs import ACQUIRE, ALLOCATE, GET_DATA, MANAGE_MEMORY, RELEASE, WORKS_WITH
 from splitjit._abi.thresholds import THRESHOLDS
 from splitjit._copy.buffers import POOL
-from splitjit._plan.limits import MOST_IN_MEMORY
+from splitjit._plan.arguments import MOST_IN_MEMORY
 from splitjit._runtime import kernel_files
 from splitjit._runtime.loading import LOADER, LOOPS_AT, NATIVE
 from splitjit._runtime.threads import TEAM

@@ -10,23 +10,13 @@ from __future__ import annotations
 import contextlib
 import inspect
 import operator
+import os
+import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex, TypedDict, TypeVar
 
-from splitjit._plan.limits import MOST_IN_MEMORY
-from splitjit._plan.rules import (
-    AXIS_FAULT,
-    CHUNK,
-    COUNTS,
-    INDICES,
-    LENGTHS,
-    NAMES,
-    NUM_SPLITS,
-    ONE_RULE,
-    PARAMETERS,
-    Rule,
-    wrap_axis,
-)
+from splitjit._plan import rules
+from splitjit._plan.rules import Rule
 from splitjit.errors import OUT, SplitError, SplitTypeError, did_you_mean, kind_of, pairs, shorten
 
 if TYPE_CHECKING:
@@ -62,6 +52,37 @@ _KINDS_OF_SPLIT = "must be an integer, a sequence of integers or a 1-D integer a
 _KINDS_OF_INDICES = "must be a sequence of integers or a 1-D integer array"
 
 
+# ---- how many parts fit in memory -----------------------------------------------------------
+
+_MANY_PARTS = 10**6
+_BYTES_PER_PART = 208  # measured size of the tuples, integers and slices of a plan
+
+
+def _memory() -> int:
+    """Return this machine's memory in bytes, or 0 if the system does not report it."""
+    try:
+        if sys.platform == "win32":
+            import ctypes
+
+            status = (ctypes.c_uint64 * 8)(64)  # a MEMORYSTATUSEX; its first field is its length
+            done = ctypes.windll.kernel32.GlobalMemoryStatusEx(status)
+            return status[1] if done else 0
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ImportError, OSError, ValueError):
+        return 0
+
+
+def _limit_on_parts() -> int:
+    return max(_MANY_PARTS, _memory() // 2 // _BYTES_PER_PART)
+
+
+MOST_IN_MEMORY = _limit_on_parts()
+"""The most parts allowed: enough to fill half of memory, but at least a million.
+
+Beyond that, the system could kill the process.
+"""
+
+
 # ---- the rule ----------------------------------------------------------------------------
 
 
@@ -86,27 +107,28 @@ def rule_of(
     """
     if num_outputs is num_splits is indices is num_sections is None:  # the fast path
         if type(split) is int:
-            return CHUNK, split
+            return rules.CHUNK, split
         lengths = tuple(split) if type(split) is list else split
         if type(lengths) is tuple:
             for value in lengths:
                 if type(value) is not int:
                     break
             else:
-                return LENGTHS, lengths
+                return rules.LENGTHS, lengths
     elif split is num_outputs is indices is num_sections is None and type(num_splits) is int:
-        return NUM_SPLITS, num_splits
+        return rules.NUM_SPLITS, num_splits
     values = split, num_outputs, num_splits, indices, num_sections
-    given = [(name, value) for name, value in zip(NAMES, values, strict=True) if value is not None]
+    named = zip(rules.NAMES, values, strict=True)
+    given = {name: value for name, value in named if value is not None}
     if len(given) != 1:
-        raise SplitError.of(pairs(**dict(given)) or "no rule", ONE_RULE)
-    (name, value) = given[0]
+        raise SplitError.of(pairs(**given) or "no rule", rules.ONE_RULE)
+    ((name, value),) = given.items()
     try:
         if name == "split":
             return _lengths_or_chunk(value)
         if name == "indices":
-            return INDICES, integers(name, value, _KINDS_OF_INDICES)
-        return PARAMETERS.index(name), integer(name, value)
+            return rules.INDICES, integers(name, value, _KINDS_OF_INDICES)
+        return rules.PARAMETERS.index(name), integer(name, value)
     except SplitTypeError as error:
         hint = _hint(name, value)
         raise SplitTypeError.of(pairs(**{name: value}), error.rule, hint) from None
@@ -114,7 +136,7 @@ def rule_of(
 
 def named_rule(operator: str, split: Any, others: Mapping[str, Any]) -> Rule:
     """Return the rule of a function that takes all rules but `split` as ``**others``."""
-    if unknown := {name: others[name] for name in others if name not in NAMES}:
+    if unknown := {name: others[name] for name in others if name not in rules.NAMES}:
         refuse_call(operator, NOT_GIVEN, unknown, "out", "copy")
     return rule_of(split, **others)
 
@@ -148,7 +170,7 @@ def refuse_call(operator: str, by_position: Any, unknown: dict[str, Any], *own: 
         rule = "rules after axis must be given by name"
         raise SplitTypeError(operator, pairs(argument=by_position), rule)
     name, value = next(iter(unknown.items()))
-    raise unknown_parameter(operator, name, value, (*NAMES, "axis", *own))
+    raise unknown_parameter(operator, name, value, (*rules.NAMES, "axis", *own))
 
 
 def unknown_parameter(
@@ -166,8 +188,8 @@ def _lengths_or_chunk(split: Any) -> Rule:
     except Exception:  # a foreign class may raise anything
         is_scalar = False
     if is_scalar:
-        return CHUNK, integer("split", split, _KINDS_OF_SPLIT)
-    return LENGTHS, integers("split", split, _KINDS_OF_SPLIT)
+        return rules.CHUNK, integer("split", split, _KINDS_OF_SPLIT)
+    return rules.LENGTHS, integers("split", split, _KINDS_OF_SPLIT)
 
 
 def _hint(name: str, value: Any) -> str:
@@ -178,7 +200,7 @@ def _hint(name: str, value: Any) -> str:
         return f"for an axis of length n, pass split=[{lengths}, -1]"
     if any(issubclass(type(n), float) for n in (values or (value,))):
         return "// divides to an integer, / to a float"
-    if values and name in COUNTS:
+    if values and name in rules.COUNTS:
         return f"pass lengths as split={shorten(value)}"
     if name == "indices" and values is None:
         with contextlib.suppress(SplitTypeError):
@@ -216,9 +238,9 @@ def normalize_axis(axis: SupportsIndex, shape: Sequence[object]) -> int:
     index = integer("axis", axis)
     if rank == 0:
         raise SplitError.of(pairs(axis=axis, shape=shape), "rank 0 has no axis to split")
-    index, fault = wrap_axis(index, rank)
+    index, fault = rules.wrap_axis(index, rank)
     if fault:
-        rule = AXIS_FAULT.format(axis, rank, rank - 1)
+        rule = rules.AXIS_FAULT.format(axis, rank, rank - 1)
         raise SplitError.of(pairs(axis=axis, shape=shape), rule)
     return index
 

@@ -11,24 +11,16 @@ from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, SupportsIndex
 
-from splitjit._plan.arguments import Shape, integer, integers, normalize_axis, shape_of
-from splitjit._plan.limits import MOST_IN_MEMORY
-from splitjit._plan.rules import (
-    FAULTS,
-    HINTS,
-    INDICES,
-    LENGTHS,
-    MAX_PARTS,
-    NUM_SPLITS,
-    PARAMETERS,
-    TOO_MANY,
-    WRONG_LENGTH,
-    Rule,
-    check_lengths,
-    count_parts,
-    lengths_between,
-    sizes_of_parts,
+from splitjit._plan import rules
+from splitjit._plan.arguments import (
+    MOST_IN_MEMORY,
+    Shape,
+    integer,
+    integers,
+    normalize_axis,
+    shape_of,
 )
+from splitjit._plan.rules import Rule
 from splitjit.errors import SplitError, X, describe, pairs, param, shorten
 
 _SHOWN = 32  # more parts than a text shows
@@ -100,7 +92,7 @@ class Plan:
         shape = shape_of(self.shape)
         axis = normalize_axis(self.axis, shape)
         lengths = integers("sizes", self.sizes)
-        self._set(shape, axis, sizes_of(shape, axis, (LENGTHS, lengths), len(lengths)))
+        self._set(shape, axis, sizes_of(shape, axis, (rules.LENGTHS, lengths), len(lengths)))
 
     def _set(self, shape: Shape, axis: int, sizes: Shape) -> None:
         """Set the attributes. The caller has checked the values."""
@@ -190,52 +182,52 @@ def sizes_of(shape: Shape, axis: int, rule: Rule, most: int) -> Shape:
     kind, value = rule
     length = shape[axis]
     if isinstance(value, tuple):
-        count = len(value) + (kind == INDICES)
-        if kind == INDICES:
+        count = len(value) + (kind == rules.INDICES)
+        if kind == rules.INDICES:
             lengths = [0] * count
-            number, fault = lengths_between(value, length, lengths)
+            number, fault = rules.lengths_between(value, length, lengths)
         elif value and sum(value) == length and min(value) >= 0 and count <= most:
             return value  # found by functions in C, faster than by `check_lengths`
         else:
             lengths = list(value)
-            number, fault = check_lengths(lengths, length, sum(value) + len(value))
+            number, fault = rules.check_lengths(lengths, length, sum(value) + len(value))
         value = tuple(lengths)
-        if not fault and count > MAX_PARTS:
-            fault = TOO_MANY
+        if not fault and count > rules.MAX_PARTS:
+            fault = rules.TOO_MANY
     else:
         number = value
-        count, fault = count_parts(kind, value, length)
+        count, fault = rules.count_parts(kind, value, length)
     if fault:
         numbers = [shorten(n) for n in (number, length, count)]
-        text, hint = FAULTS[kind][fault], _hint(shape, axis, rule, fault, number)
+        text, hint = rules.FAULTS[kind][fault], _hint(shape, axis, rule, fault, number)
         raise SplitError.of(
             values_of_rule(shape, axis, rule), text.format(*numbers), hint.format(*numbers)
         )
     if count > most:
         received, lack = values_of_rule(shape, axis, rule), "not enough memory for the plan"
         raise MemoryError(str(SplitError.of(received, lack)))
-    return value if isinstance(value, tuple) else sizes_of_parts(kind, value, count, length)
+    return value if isinstance(value, tuple) else rules.sizes_of_parts(kind, value, count, length)
 
 
 def _hint(shape: Shape, axis: int, rule: Rule, fault: int, number: int) -> str:
     """Return a likely fix; see `HINTS`."""
     kind = rule[0]
-    if kind == LENGTHS and fault == WRONG_LENGTH and shape.count(number) == 1:
+    if kind == rules.LENGTHS and fault == rules.WRONG_LENGTH and shape.count(number) == 1:
         other = shape.index(number)
         return f"the lengths sum to the length of axis {other}: pass {param(f'axis={other}')}"
-    if kind == NUM_SPLITS and fault == WRONG_LENGTH and number > 1:
+    if kind == rules.NUM_SPLITS and fault == rules.WRONG_LENGTH and number > 1:
         length = shape[axis]
         if length < number:
             return ""
         if -(-length // number) * (number - 1) >= length:  # the last part would be empty
             return "\0num_sections={0}\0 makes parts whose lengths differ by one"
-    return HINTS.get((kind, fault, number)) or HINTS.get((kind, fault), "")
+    return rules.HINTS.get((kind, fault, number)) or rules.HINTS.get((kind, fault), "")
 
 
 def values_of_rule(shape: Any, axis: Any, rule: tuple[int, Any]) -> str:
     """Return the values that a refusal names, as `pairs` does."""
     kind, value = rule
-    return pairs(**{PARAMETERS[kind]: value, "axis": axis, "shape": shape})
+    return pairs(**{rules.PARAMETERS[kind]: value, "axis": axis, "shape": shape})
 
 
 # ---- recently used plans --------------------------------------------------------------------
@@ -244,8 +236,8 @@ def values_of_rule(shape: Any, axis: Any, rule: tuple[int, Any]) -> str:
 class PlanCache:
     """Recently used plans by shape, axis and rule, in a dict that is bounded by all their parts.
 
-    A lookup moves nothing. When the dict is full, making room takes a millisecond. Threads share it
-    without a lock, as they share what a plan keeps.
+    A lookup moves nothing. When the dict is full, all plans are dropped, and those still in use are
+    soon made again. Threads share it without a lock, as they share what a plan keeps.
 
     Parameters
     ----------
@@ -281,21 +273,11 @@ class PlanCache:
         if count <= MOST_PARTS:
             parts = max(count, _LEAST_PARTS)
             if self._parts + parts > _ROOM:
-                self._make_room()
+                self._plans.clear()
+                self._parts = 0
             self._parts += parts
             self._plans[key] = plan
         return plan
-
-    def _make_room(self) -> None:
-        """Drop the plans that were used once; if that makes little room, drop all."""
-        # Of a copy: each tuple of `items` may start a collection, and a finalizer may make a plan.
-        kept = [(key, plan) for key, plan in self._plans.copy().items() if plan._hows]
-        parts = sum([max(len(plan.sizes), _LEAST_PARTS) for _, plan in kept])
-        self._plans.clear()
-        self._parts = 0
-        if parts <= _ROOM // 2:
-            self._plans.update(kept)
-            self._parts = parts
 
     def clear(self) -> None:
         """Drop all plans, and what they keep."""

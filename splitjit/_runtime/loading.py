@@ -141,9 +141,8 @@ class _Loader:
                 time.sleep(0.001)
             if self._loading[0] != thread or self._loading.count(thread) > 1:
                 return None  # another thread is loading, or a signal handler interrupted this one
-            if name not in self.loaded and (functions := self._load(name, wait, may_compile)):
-                self.loaded[name] = functions
-            return self.loaded.get(name)
+            if name not in self.loaded:
+                self._load(name, wait, may_compile)
         except Exception as error:  # a broken compiler or disk must not fail a split
             if _may_pass(error):
                 self._put_off(name, error)
@@ -151,7 +150,7 @@ class _Loader:
                 self.give_up(name, error)
         finally:
             self._loading.remove(thread)
-        return None
+        return self.loaded.get(name)
 
     def load_here(self, name: str) -> dict[str, Any]:
         """Return the functions of a kernel; load them in this thread without waiting for others.
@@ -160,9 +159,7 @@ class _Loader:
         in `load` may be waiting for that lock. Compiler errors are raised.
         """
         if name not in self.loaded:
-            functions = self._load(name, wait=True, has_lock=True)
-            assert functions is not None
-            self.loaded[name] = functions
+            self._load(name, wait=True, has_lock=True)
         return self.loaded[name]
 
     def give_up(self, name: str, error: Exception) -> None:
@@ -181,27 +178,27 @@ class _Loader:
 
     def _say(self, name: str, error: Exception) -> None:
         """Warn that a kernel cannot be loaded, once: others may fail for the same reason."""
-        message, said = "the kernel %s cannot be loaded: %r", (name, error)
-        if self._has_warned:
-            debug(message, *said)
-        else:
-            self._has_warned = True
-            warn(f"{message}; so NumPy copies, which is slower. {WORKS_WITH}", *said)
+        message = "the kernel %s cannot be loaded: %r; so NumPy copies, which is slower. "
+        say = debug if self._has_warned else warn
+        self._has_warned = True
+        say(message + WORKS_WITH, name, error)
 
     def _load(
         self, name: str, wait: bool, may_compile: bool = True, has_lock: bool = False
-    ) -> dict[str, Any] | None:
+    ) -> None:
+        """Put the functions of a kernel into `loaded`, unless it may not be compiled."""
         began = time.monotonic()
         _llvm()  # first, because the names of object files depend on it
         code = kernel_files.read(name)
         if code is not None:
             try:
-                return _link(name, code)
+                self.loaded[name] = _link(name, code)
+                return
             except RuntimeError as error:
                 debug("the cached kernel %s cannot be linked: %s", name, error)
         if not may_compile:
             self._lacking.add(name)
-            return None
+            return
         if self.is_forked_child and not has_lock:  # the fork may have left Numba's locks taken
             raise BlockingIOError("a forked child does not compile")
         with _importing():
@@ -211,8 +208,8 @@ class _Loader:
             functions = _link(name, code)
             self.compiled.append(name)
             kernel_files.write(name, code)
+        self.loaded[name] = functions
         debug("compiled %s in %.3f s", name, time.monotonic() - began)
-        return functions
 
     def before_fork(self) -> None:
         """Note whether the child may load: with one thread, or if llvmlite is imported whole."""

@@ -7,8 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from splitjit._plan.arguments import Shape, normalize_axis
-from splitjit._plan.limits import MOST_IN_MEMORY
+from splitjit._plan.arguments import MOST_IN_MEMORY, Shape, normalize_axis
 from splitjit._plan.plan import sizes_of
 from splitjit._plan.rules import CHUNK, INDICES, LENGTHS, Rule
 from splitjit.errors import SplitError

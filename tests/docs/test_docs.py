@@ -151,7 +151,7 @@ def test_times_are_only_where_they_are_measured_again():
     found = {file.name for file in files if time.search(file.read_text("utf-8"))}
     estimates = {"on_kernels.py"}  # for users who wait
     # The periods of a quota, and the figures that set the thresholds
-    assert found <= estimates | {"cores.py", "thresholds.py"}
+    assert found <= estimates | {"threads.py", "thresholds.py"}
 
 
 def test_pages_show_what_was_measured():

@@ -127,7 +127,7 @@ def test_whole_chunks_are_passed_on():
 
 def test_one_thread_a_piece(monkeypatch):
     from splitjit._abi.calls import AT
-    from splitjit._runtime import cores, threads
+    from splitjit._runtime import threads
 
     take("parallel", monkeypatch.setattr)
     generation = threads.TEAM.word(AT.generation)
@@ -136,7 +136,7 @@ def test_one_thread_a_piece(monkeypatch):
     dask.compute(*parts, scheduler="synchronous")
     assert generation.value == before
     split(np.ones((1000, 100)), num_splits=1)  # as each task does
-    assert (generation.value > before) == (cores.affinity() > 1)
+    assert (generation.value > before) == (threads.affinity() > 1)
 
 
 @pytest.mark.parametrize("scheduler", ["synchronous", "threads"])

@@ -302,8 +302,7 @@ def test_a_torch_without_these_functions_makes_all_parts(monkeypatch):
     from splitjit._inputs.torch import memory
 
     monkeypatch.delattr(torch._C, "_are_functorch_transforms_active")
-    for name in ("in_mode", "in_reach"):  # `look_up` sets them
-        monkeypatch.setattr(memory.TORCH, name, getattr(memory.TORCH, name))
+    monkeypatch.setattr(memory.TORCH, "in_reach", memory.TORCH.in_reach)  # `look_up` sets it
     memory.look_up.__wrapped__()
     assert not memory.TORCH.in_reach(numbers(4))
     assert same(split(numbers(4), 2), list(torch.split(numbers(4), 2)))

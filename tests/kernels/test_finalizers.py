@@ -4,7 +4,6 @@ To make a list or an array may start Python's garbage collector, also in builtin
 `splitjit._kernels.core.entry`. A process of its own runs each case, because a failure may end it.
 """
 
-import gc
 import os
 import subprocess
 import sys
@@ -12,10 +11,8 @@ import sys
 import numpy as np
 import pytest
 
-from splitjit import SplitPlan, plan_split
+from splitjit import plan_split
 from splitjit._abi import structs
-from splitjit._plan.plan import PlanCache
-from splitjit._plan.rules import LENGTHS
 from tests.conftest import needs_kernels
 from tests.processes import python
 
@@ -159,33 +156,6 @@ print("done")
 
 def test_a_compiled_call_owns_all_that_it_reads():
     assert python("-X", "faulthandler", "-c", OWNERS) == "done\n"
-
-
-def test_a_finalizer_that_makes_plans_while_their_cache_makes_room():
-    cache, made = PlanCache(SplitPlan), 0
-
-    class Cycle:
-        def __init__(self):
-            self.me = self
-
-        def __del__(self):
-            cache.plan((10**6 + made,), 0, (LENGTHS, (10**6 + made,)))
-
-    thresholds = gc.get_threshold()
-    for made in range(1, 60):
-        cache.clear()
-        for n in range(1, 300):
-            cache.plan((n,), 0, (LENGTHS, (n,)))
-        gc.collect()
-        gc.disable()
-        Cycle()
-        gc.set_threshold(gc.get_count()[0] + made, 1000, 1000)
-        try:
-            gc.enable()
-            cache._make_room()
-        finally:
-            gc.set_threshold(*thresholds)
-            gc.enable()
 
 
 def test_a_plan_keeps_few_ways_to_copy_and_one_of_many_parts_none():

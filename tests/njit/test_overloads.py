@@ -21,7 +21,7 @@ from splitjit._abi.calls import SLOTS
 from splitjit._abi.kernels import KERNELS
 from splitjit._abi.thresholds import THRESHOLDS
 from splitjit._copy import buffers
-from splitjit._plan.limits import MOST_IN_MEMORY
+from splitjit._plan.arguments import MOST_IN_MEMORY
 from splitjit._plan.rules import MAX_PARTS
 from tests.cases import RANDOM_CASES, random_cases
 from tests.conftest import needs_fork, needs_kernels

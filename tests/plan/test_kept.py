@@ -205,22 +205,6 @@ def test_all_plans_in_a_cache_have_few_parts_together(parts):
     assert _ROOM - max(parts, _LEAST_PARTS) < most <= _ROOM
 
 
-@pytest.mark.parametrize(("often", "kept"), [(1, True), (_ROOM // 2 // 32, True), (600, False)])
-def test_room_is_made_by_dropping_the_plans_that_were_used_once(often, kept):
-    """Plans that copied more than once have a `How`; if they are many, all plans go."""
-    cache, x = PlanCache(SplitPlan), np.zeros((2, 2))
-    used = {rule: cache.plan((2, 2), 0, rule) for rule in [(CHUNK, 2 + i) for i in range(often)]}
-    for plan in used.values():
-        for _ in range(2):
-            plan(x)
-    for i in range(1 + _ROOM // _LEAST_PARTS - often):
-        cache.plan((i, 1), 1, (CHUNK, 1))
-    assert len(cache._plans) == often * kept + 1
-    for rule, plan in used.items():
-        assert cache.get(((2, 2), 0, rule)) is (plan if kept else None)
-    assert cache._parts == weight(cache)
-
-
 def test_equal_calls_share_a_plan_from_the_first_one_on():
     x = np.arange(600.0).reshape(20, 30)
     for _ in range(3):

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from splitjit._runtime import cores
+from splitjit._runtime import threads
 from tests.conftest import on_linux
 
 
@@ -67,12 +67,12 @@ def limited(group, quota, period=100_000):
     ],
 )
 def test_quota(tree, groups, files, quota):
-    assert cores.quota(tree(groups, **files)) == quota
+    assert threads.quota(tree(groups, **files)) == quota
 
 
 def test_no_limits_without_files(tmp_path):
-    assert cores.quota(str(tmp_path)) is None
-    assert cores.cache_bytes(str(tmp_path)) == 0
+    assert threads.quota(str(tmp_path)) is None
+    assert threads.cache_bytes(str(tmp_path)) == 0
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_cache(tmp_path, text, nbytes):
     folder = tmp_path / "sys/devices/system/cpu/cpu0/cache/index3"
     folder.mkdir(parents=True)
     (folder / "size").write_text(text)
-    assert cores.cache_bytes(str(tmp_path)) == nbytes
+    assert threads.cache_bytes(str(tmp_path)) == nbytes
 
 
 @pytest.fixture
@@ -98,27 +98,27 @@ def limits(monkeypatch):
             return self.quota
 
     limits = Limits()
-    monkeypatch.setattr(cores, "affinity", lambda: limits.affinity)
-    monkeypatch.setattr(cores, "quota", limits.read)
-    monkeypatch.setattr(cores, "numba_limit", lambda: limits.numba or sys.maxsize)
-    monkeypatch.setitem(sys.modules, cores.NUMBA_THREADS, limits)
-    cores._quota_at.cache_clear()
+    monkeypatch.setattr(threads, "affinity", lambda: limits.affinity)
+    monkeypatch.setattr(threads, "quota", limits.read)
+    monkeypatch.setattr(threads, "numba_limit", lambda: limits.numba or sys.maxsize)
+    monkeypatch.setitem(sys.modules, threads.NUMBA_THREADS, limits)
+    threads._quota_at.cache_clear()
     yield limits
-    cores._quota_at.cache_clear()
+    threads._quota_at.cache_clear()
 
 
 def test_limits_are_read_again(limits, monkeypatch):
     monkeypatch.setattr(os, "cpu_count", lambda: 8)
-    assert cores.allowed(5.0) == 8
+    assert threads.allowed(5.0) == 8
     limits.quota, limits.numba = 2.0, 4
-    assert cores.allowed(5.2) == 4
-    assert cores.allowed(6.1) == 2
+    assert threads.allowed(5.2) == 4
+    assert threads.allowed(6.1) == 2
     limits.quota, limits.numba = None, None
-    assert cores.allowed(6.3) == 2
-    assert cores.allowed(7.2) == 8
+    assert threads.allowed(6.3) == 2
+    assert threads.allowed(7.2) == 8
     assert limits.reads == 3
     for step in range(100):
-        cores.allowed(8 + step / 100)
+        threads.allowed(8 + step / 100)
     assert limits.reads == 4
 
 
@@ -137,11 +137,11 @@ def test_limits_are_read_again(limits, monkeypatch):
 def test_the_smallest_limit_counts(limits, monkeypatch, affinity, quota, numba, most, limited_by):
     monkeypatch.setattr(os, "cpu_count", lambda: 16)
     limits.affinity, limits.quota, limits.numba = affinity, quota, numba
-    assert min(cores.allowed(5.0), affinity) == most
-    assert next(iter(cores.limits().items())) == (limited_by, most)
+    assert min(threads.allowed(5.0), affinity) == most
+    assert next(iter(threads.limits().items())) == (limited_by, most)
     if numba is not None:  # `numba.set_num_threads` goes before the environment variable
         limits.numba, limits._get_num_threads = 99, lambda: numba
-        assert next(iter(cores.limits().items())) == (limited_by, most)
+        assert next(iter(threads.limits().items())) == (limited_by, most)
 
 
 @pytest.mark.parametrize(
@@ -153,22 +153,22 @@ def test_the_environment_limits_numba(monkeypatch, given, limit):
     monkeypatch.delenv("NUMBA_NUM_THREADS", raising=False)
     if given is not None:
         monkeypatch.setenv("NUMBA_NUM_THREADS", given)
-    assert cores.numba_limit() == limit
+    assert threads.numba_limit() == limit
 
 
 def test_systems_without_affinity(monkeypatch):
     monkeypatch.delattr(os, "sched_getaffinity", raising=False)
     monkeypatch.setattr(os, "cpu_count", lambda: None)
-    assert cores.affinity() == 1
+    assert threads.affinity() == 1
 
 
 @on_linux
 def test_this_system():
-    assert cores.quota() is None or cores.quota() > 0
+    assert threads.quota() is None or threads.quota() > 0
     allowed = os.sched_getaffinity(0)
-    assert cores.affinity() == len(allowed)
+    assert threads.affinity() == len(allowed)
     os.sched_setaffinity(0, {min(allowed)})
     try:
-        assert cores.affinity() == 1
+        assert threads.affinity() == 1
     finally:
         os.sched_setaffinity(0, allowed)

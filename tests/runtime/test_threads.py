@@ -472,7 +472,7 @@ def test_compiled_splits_ask_no_helper_if_the_user_chose_numbas_threads(tmp_path
     [
         ("have(1)", 0),
         ("CORES[0] = 0b1110", 2),
-        ("cores.quota = lambda: 2.7", 1),
+        ("threads.quota = lambda: 2.7", 1),
         ("import numba; numba.set_num_threads(2)", 1),
         ("import numba; numba.config.NUMBA_NUM_THREADS = 3", 2),
     ],
@@ -483,7 +483,7 @@ check()
 assert word("STARTED") == word("ASKED") == 7
 time.sleep(0.2)
 {narrowed}
-cores._quota_at.cache_clear()
+threads._quota_at.cache_clear()
 let(asked=0)
 for _ in range(20):
     check()

@@ -11,7 +11,7 @@ from splitjit import SplitError, explain, split
 from splitjit._abi.thresholds import THRESHOLDS
 from splitjit._copy.how import How
 from splitjit._inputs.adapt import adapt
-from splitjit._runtime import cores, threads
+from splitjit._runtime import threads
 from splitjit._runtime.loading import LOADER
 from tests.conftest import needs_fork, needs_kernels
 from tests.processes import python, run
@@ -225,7 +225,7 @@ ONLY_IF_AWAKE = "below 4194304 bytes, only if it follows another large copy at o
 
 @needs_kernels
 @pytest.mark.parametrize(
-    ("shape", "affinity", "threads", "reason"),
+    ("shape", "affinity", "count", "reason"),
     [
         ((64, 300), 4, 1, "helpers are not asked below 524288 bytes"),
         ((256, 768), 16, 4, f"each helper gets at least 262144 bytes; {ONLY_IF_AWAKE}"),
@@ -240,14 +240,14 @@ ONLY_IF_AWAKE = "below 4194304 bytes, only if it follows another large copy at o
         (LARGE, 1, 1, "limited by affinity"),
     ],
 )
-def test_how_many_threads(shape, affinity, threads, reason, monkeypatch):
+def test_how_many_threads(shape, affinity, count, reason, monkeypatch):
     monkeypatch.setattr(os, "cpu_count", lambda: 64)
-    monkeypatch.setattr(cores, "affinity", lambda: affinity)
-    monkeypatch.setattr(cores, "quota", lambda: None)
-    monkeypatch.setattr(cores, "numba_limit", lambda: sys.maxsize)
-    monkeypatch.delitem(sys.modules, cores.NUMBA_THREADS, raising=False)
+    monkeypatch.setattr(threads, "affinity", lambda: affinity)
+    monkeypatch.setattr(threads, "quota", lambda: None)
+    monkeypatch.setattr(threads, "numba_limit", lambda: sys.maxsize)
+    monkeypatch.delitem(sys.modules, threads.NUMBA_THREADS, raising=False)
     found = explain(np.zeros(shape, np.float32), num_splits=2, axis=1)
-    assert (found.threads, found.threads_reason) == (threads, reason)
+    assert (found.threads, found.threads_reason) == (count, reason)
 
 
 @needs_kernels

@@ -93,7 +93,7 @@ PRIVATE = {
         == address(attribute("numba.np.ufunc.parallel:_get_num_threads")),
     ),
     "numba.np.ufunc.parallel._get_num_threads": (
-        "_runtime.cores", "numba.set_num_threads limits no helpers",
+        "_runtime.threads", "numba.set_num_threads limits no helpers",
         lambda: numba.get_num_threads()
         == attribute("numba.np.ufunc.parallel:_get_num_threads")(),
     ),

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from splitjit import SplitError
-from splitjit._plan import limits
+from splitjit._plan import arguments
 from splitjit.files import staging
 from tests.cli.test_command import HALF_WAY, popen
 
@@ -53,21 +53,21 @@ class Kernel32:
 
 
 @pytest.mark.parametrize(
-    ("reports", "limit"), [(True, (4 << 30) // limits._BYTES_PER_PART), (False, 10**6)]
+    ("reports", "limit"), [(True, (4 << 30) // arguments._BYTES_PER_PART), (False, 10**6)]
 )
 def test_the_number_of_parts_has_a_limit_on_windows(reports, limit, monkeypatch):
     monkeypatch.delattr(os, "sysconf")
     monkeypatch.setattr(sys, "platform", "win32")
     windll = types.SimpleNamespace(kernel32=Kernel32(reports))
     monkeypatch.setattr(ctypes, "windll", windll, raising=False)
-    assert limits._limit_on_parts() == limit
+    assert arguments._limit_on_parts() == limit
 
 
 def test_the_number_of_parts_has_a_limit_if_the_system_does_not_report_its_memory(monkeypatch):
     monkeypatch.setattr(os, "sysconf", lambda name: -1 if name == "SC_PHYS_PAGES" else 4096)
-    assert limits._limit_on_parts() == 10**6
+    assert arguments._limit_on_parts() == 10**6
     monkeypatch.delattr(os, "sysconf")
-    assert limits._limit_on_parts() == 10**6
+    assert arguments._limit_on_parts() == 10**6
 
 
 needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="simulates others on Linux only")

@@ -12,19 +12,10 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from splitjit._inputs.input import Request
-from splitjit._plan.arguments import normalize_axis
-from splitjit._plan.limits import MOST_IN_MEMORY
+from splitjit._plan import rules
+from splitjit._plan.arguments import MOST_IN_MEMORY, normalize_axis
 from splitjit._plan.plan import sizes_of
-from splitjit._plan.rules import (
-    CHUNK,
-    INDICES,
-    LENGTHS,
-    NUM_OUTPUTS,
-    NUM_SECTIONS,
-    NUM_SPLITS,
-    Rule,
-    size_of_part,
-)
+from splitjit._plan.rules import Rule
 
 
 def views_of(x: Any, request: Request) -> list[Any]:
@@ -59,14 +50,14 @@ def shape_of(x: Any) -> tuple[Any, ...]:
 def _with_rest(rule: Rule, length: int, traced: Any) -> Rule:
     """Replace a length of -1 by the rest of the axis, as `check_lengths` does."""
     kind, value = rule
-    if kind != LENGTHS or not isinstance(value, tuple):
+    if kind != rules.LENGTHS or not isinstance(value, tuple):
         return rule
     others = [n for n in value if not surely(n == -1)]  # under torch.compile, `in` misses -1
     if len(others) + 1 != len(value) or [n for n in others if exceeds(0, n)]:
         return rule  # no rest, or refused later
     if exceeds(sum(others), length):
         return rule
-    return LENGTHS, tuple([traced - sum(others) if surely(n == -1) else n for n in value])
+    return rules.LENGTHS, tuple([traced - sum(others) if surely(n == -1) else n for n in value])
 
 
 def surely(condition: Any) -> bool:
@@ -98,32 +89,32 @@ def _views_by_rule(x: Any, axis: int, rule: Rule, length: Any) -> Any:
     kind, value = rule[0], cast(Any, rule[1])
     tracing = not torch.compiler.is_compiling() and torch.jit.is_tracing()
     to_slices = tracing and torch.onnx.is_in_onnx_export()  # ONNX Slice accepts any length
-    if to_slices and kind == NUM_SPLITS and length:
+    if to_slices and kind == rules.NUM_SPLITS and length:
         return torch.chunk(x, value, axis)  # so that no item is lost
-    is_fixed = not tracing or not length or (to_slices and kind == CHUNK)
+    is_fixed = not tracing or not length or (to_slices and kind == rules.CHUNK)
     if is_fixed and not torch.compiler.is_dynamo_compiling() and type(length) is int:
         sizes = list(sizes_of((length,), 0, rule, MOST_IN_MEMORY))
         return torch.split_with_sizes(x, sizes, axis)
     traced = x.shape[axis]
-    if kind == INDICES:
+    if kind == rules.INDICES:
         parts = _slices(x, axis, _as_int64(value))
         if not tracing:  # parts between descending indices are longer than the axis
             exceeds(sum([part.shape[axis] for part in parts]), traced)
         return parts
-    if kind == NUM_OUTPUTS:
+    if kind == rules.NUM_OUTPUTS:
         chunk = (traced + value - 1) // value
         return _slices(x, axis, [i * chunk for i in range(1, value)])
-    if kind == LENGTHS:
+    if kind == rules.LENGTHS:
         sizes = list(value)
-    elif kind == NUM_SECTIONS:  # without the comparison in `size_of_part`
+    elif kind == rules.NUM_SECTIONS:  # without the comparison in `size_of_part`
         sizes = [(traced + value - 1 - i) // value for i in range(value)]
-    elif kind == CHUNK:
+    elif kind == rules.CHUNK:
         count = (length + value - 1) // value  # the graph is fixed to this number of parts
         sizes = [value for _ in range(count)]
         if count > 0:
             sizes[-1] = (traced - 1) % value + 1
     else:
-        sizes = [size_of_part(kind, value, i, traced) for i in range(value)]
+        sizes = [rules.size_of_part(kind, value, i, traced) for i in range(value)]
     return torch.split_with_sizes(x, sizes, axis)
 
 
@@ -143,8 +134,8 @@ def _fits(rule: Rule, length: int) -> bool:
     """Return whether a rule fits a length that may be a symbol; add as few guards as possible."""
     kind, value = rule
     if not isinstance(value, tuple):
-        return not (exceeds(1, value) or (kind == NUM_SPLITS and exceeds(length % value, 0)))
-    if kind == LENGTHS:
+        return not (exceeds(1, value) or (kind == rules.NUM_SPLITS and exceeds(length % value, 0)))
+    if kind == rules.LENGTHS:
         if [n for n in value if exceeds(0, n)]:
             return False
         return not (exceeds(sum(value), length) or exceeds(length, sum(value)))

@@ -23,19 +23,25 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 import sys
 import warnings
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
+from splitjit._abi.thresholds import LONG_RUN, THRESHOLDS
+from splitjit._inputs.arrays import do_ranges_meet
 from splitjit._inputs.torch.foreign import shape_of
+from splitjit._plan.plan import Plan
 
-TORCH: Any = SimpleNamespace(
-    kinds=(), cat=None, stack=None, in_mode=lambda: True, in_reach=lambda x: False
-)
+
+def _never(x: Any) -> bool:
+    return False
+
+
+TORCH: Any = SimpleNamespace(kinds=(), cat=None, stack=None, in_reach=_never)
 """What `look_up` has found in torch, once a tensor has been split.
 
 Attributes
@@ -46,10 +52,9 @@ split_copy : callable
     Torch's operator ``split_with_sizes_copy``.
 cat, stack : callable
     Torch's own functions, which a program may replace.
-in_mode : callable
-    Tells whether torch does anything else with operators now than to carry them out.
 in_reach : callable
-    Tells whether kernels may read a tensor. The tensor must also pass ``x.numpy()``, and have an
+    Tells whether kernels may read a tensor: it is of these kinds, and torch does nothing else with
+    operators now than to carry them out. The tensor must also pass ``x.numpy()``, and have an
     address other than 0.
 """
 
@@ -58,15 +63,10 @@ in_reach : callable
 def look_up() -> None:
     """Look up in torch what each split needs, which costs as much as the checks."""
     torch = sys.modules["torch"]
-    TORCH.in_mode, TORCH.in_reach = _reach_of_kernels()
+    forward_ad, is_traced = torch.autograd.forward_ad, torch.compiler.is_dynamo_compiling
     TORCH.split_copy, TORCH.cat, TORCH.stack = torch.split_with_sizes_copy, torch.cat, torch.stack
-    TORCH.kinds = torch.Tensor, torch.nn.Parameter
-
-
-def _reach_of_kernels() -> tuple[Callable[[], bool], Callable[[Any], bool]]:
-    """Return `TORCH.in_mode` and `TORCH.in_reach`."""
-    torch = sys.modules["torch"]
-    forward_ad = torch.autograd.forward_ad
+    TORCH.kinds = kinds = torch.Tensor, torch.nn.Parameter
+    TORCH.in_reach = _never
     try:
         is_tracing = torch._C._is_tracing
         in_function_mode = torch._C._is_torch_function_mode_enabled
@@ -74,15 +74,14 @@ def _reach_of_kernels() -> tuple[Callable[[], bool], Callable[[Any], bool]]:
         in_functorch = torch._C._are_functorch_transforms_active
         forward_ad._current_level  # noqa: B018
     except AttributeError:
-        return lambda: True, lambda _: False
-    is_traced, plain = torch.compiler.is_dynamo_compiling, (torch.Tensor, torch.nn.Parameter)
+        return
 
-    def in_mode() -> bool:
-        if is_traced() or count_dispatch_modes() or in_functorch() or is_tracing():
-            return True
-        return bool(forward_ad._current_level >= 0 or in_function_mode())
+    def in_reach(x: Any) -> bool:
+        if is_traced() or type(x) not in kinds or count_dispatch_modes() or in_functorch():
+            return False
+        return not (is_tracing() or forward_ad._current_level >= 0 or in_function_mode())
 
-    return in_mode, lambda x: not in_mode() and type(x) in plain
+    TORCH.in_reach = in_reach
 
 
 @functools.cache
@@ -122,14 +121,9 @@ def array_of(x: Any) -> np.ndarray | None:
 
 def lies_in_storage(x: Any) -> bool:
     """Return whether a non-empty tensor fits in its storage, which may have been shrunk."""
-    if x.is_contiguous():
-        nbytes = int(x.nbytes)
-    else:  # torch has no negative strides
-        steps = zip(x.shape, x.stride(), strict=True)
-        nbytes = (1 + sum([(int(n) - 1) * int(step) for n, step in steps])) * x.element_size()
-    offset = int(x.storage_offset())
-    if offset:
-        nbytes += offset * x.element_size()
+    steps = zip(x.shape, x.stride(), strict=True)  # torch has no negative strides
+    items = 1 + sum([(int(n) - 1) * int(step) for n, step in steps])
+    nbytes = (int(x.storage_offset()) + items) * int(x.element_size())
     return nbytes <= int(x.untyped_storage().nbytes())
 
 
@@ -148,12 +142,6 @@ def address_of(x: Any) -> int:
             return int(x.data_ptr()) if x.untyped_storage().data_ptr() else 0
     except (NotImplementedError, RuntimeError):
         return 0
-
-
-def is_in_storage(x: Any) -> bool:
-    """Return whether a tensor of any class fits in its storage."""
-    with _quiet(x):
-        return not int(x.numel()) or lies_in_storage(x)
 
 
 def places_of(tensors: list[Any]) -> list[np.ndarray]:
@@ -192,12 +180,18 @@ _ROOM = 1 << 44
 """Larger than any storage."""
 
 
-def has_lost_memory(torch: Any, x: Any) -> bool:
-    """Return whether a tensor's storage was freed. Operators of torch would crash on it."""
-    has_storage = x.device.type in _WITH_STORAGES and not torch._is_functional_tensor(x)
-    if not has_storage or x._is_zerotensor():
+def has_lost_memory(x: Any) -> bool:
+    """Return whether a tensor does not fit in its storage. Operators of torch would crash on it.
+
+    Tracers, wrappers and zero tensors have no memory to lose.
+    """
+    if address_of(x):
+        with _quiet(x):
+            return bool(int(x.numel())) and not lies_in_storage(x)
+    if not TORCH.in_reach(x) or x.device.type not in _WITH_STORAGES or x._is_zerotensor():
         return False
-    return bool(x.numel()) and not x.untyped_storage().nbytes()
+    is_functional = sys.modules["torch"]._is_functional_tensor(x)
+    return bool(x.numel()) and not is_functional and not x.untyped_storage().nbytes()
 
 
 _WITH_STORAGES = ("cpu", "cuda", "mps", "xpu")
@@ -213,3 +207,68 @@ def tensors_over(parts: list[np.ndarray], dtype: Any) -> list[Any]:
     if dtype not in words():
         return list(map(from_numpy, parts))
     return [from_numpy(part).view(dtype) for part in parts]
+
+
+# ---- torch's own operator, ``split_with_sizes_copy`` -----------------------------------------
+#
+# It is for small tensors, since adapting one for kernels takes longer than copying it, and for long
+# runs: in a torch program, torch's threads are awake, and ours are not. Kernels are for tensors
+# with short runs, strided and transposed ones.
+
+
+def suits_operator(x: Any, plan: Plan) -> bool:
+    """Return whether the operator splits a tensor that kernels could reach.
+
+    False if kernels are faster, or if the operator may do anything but what `split` promises.
+    """
+    if not x.is_cpu or x.is_conj() or x.is_neg() or not _is_known(x.dtype):
+        return False  # torch reads lazy values beyond a storage
+    if x.requires_grad and sys.modules["torch"].is_grad_enabled():
+        return True  # it joins the gradients of the parts; our own backward takes longer
+    return bool(x.nbytes < THRESHOLDS.large) or suits_join([x], plan)
+
+
+def suits_join(tensors: list[Any], plan: Plan) -> bool:
+    """Return whether ``torch.cat`` joins tensors, which are small or of long runs."""
+    nbytes = sum([int(x.nbytes) for x in tensors])
+    if nbytes < THRESHOLDS.large:
+        return True
+    runs = len(plan) * math.prod(plan.shape[: plan.axis])
+    return nbytes >= LONG_RUN * runs and all(x.is_contiguous() for x in tensors)
+
+
+def surely_fit(x: Any, plan: Plan, tensors: list[Any]) -> bool:
+    """Return whether torch may write the parts of `x` to tensors.
+
+    Torch itself would resize those of other shapes, write to those that record a gradient, and look
+    neither at shared memory nor at the bounds of a storage. All are contiguous, as `x` is.
+    """
+    if x.requires_grad or not x.is_contiguous() or len(tensors) != len(plan.sizes):
+        return False
+    kinds, dtype, itemsize, start = TORCH.kinds, x.dtype, x.itemsize, x.data_ptr()
+    ranges, is_complex = [(start, start + x.nbytes)], dtype.is_complex
+    try:  # in the order in which most tensors fail; each attribute takes about 0.1 us
+        for t, shape in zip(tensors, plan.output_shapes, strict=True):
+            if type(t) not in kinds or t.shape != shape or t.dtype is not dtype or not t.is_cpu:
+                return False
+            if t.requires_grad or not t.is_contiguous() or t.is_neg():
+                return False
+            if is_complex and t.is_conj():
+                return False
+            t._version  # noqa: B018 - tensors of inference mode have none
+            nbytes, start = t.nbytes, t.data_ptr()
+            if t.storage_offset() * itemsize + nbytes > len(t.untyped_storage()):  # in bytes
+                return False
+            ranges.append((start, start + nbytes))
+    except RuntimeError:  # nested and sparse tensors lack a shape or a storage
+        return False
+    return not do_ranges_meet(ranges)
+
+
+@functools.cache
+def _is_known(dtype: Any) -> bool:
+    """Return whether the operator knows a dtype."""
+    with contextlib.suppress(RuntimeError):
+        x = sys.modules["torch"].empty(1, dtype=dtype, device="cpu")
+        return bool(TORCH.split_copy(x, [1]))
+    return False

@@ -22,7 +22,6 @@ from splitjit._inputs.input import Copies, Input, Request
 from splitjit._inputs.torch import memory
 from splitjit._inputs.torch.foreign import exceeds, is_planned, shape_of, views_of
 from splitjit._inputs.torch.memory import TORCH, look_up
-from splitjit._inputs.torch.operator import suits_join, suits_operator, surely_fit
 from splitjit._plan.arguments import listed
 from splitjit._plan.plan import Plan
 from splitjit.errors import OUT, SplitError, SplitTypeError, X, kind_of
@@ -44,8 +43,7 @@ def is_dtype(dtype: object) -> bool:
 
 def is_compiling() -> bool:
     """Return whether torch.compile is tracing."""
-    compiling: bool = sys.modules["torch"].compiler.is_compiling()
-    return compiling
+    return bool(sys.modules["torch"].compiler.is_compiling())
 
 
 class Tensor(Input):
@@ -53,8 +51,6 @@ class Tensor(Input):
 
     Its memory is found when somebody asks for it: torch's own operator does not need it.
     """
-
-    __slots__ = ("_array", "_in_reach")
 
     library = "torch"
 
@@ -65,7 +61,7 @@ class Tensor(Input):
     @property
     def array(self) -> np.ndarray | None:  # type: ignore[override]
         """The memory, which kernels read. None if torch makes the parts."""
-        if self._in_reach and self._array is None:
+        if self._in_reach and self._array is None:  # torch.compile cannot trace a cached property
             self._array = memory.array_of(self.x)
             if self._array is None:
                 self._in_reach = False
@@ -77,14 +73,14 @@ class Tensor(Input):
         if not self._in_reach:
             return None
         plan = request.plan_of(self.x.shape)
-        if not suits_operator(self.x, plan):
+        if not memory.suits_operator(self.x, plan):
             return None
         if out is None:
             return plan, None
         if type(out) not in (list, tuple):
             return None
         targets = list(out)  # nobody else changes this list
-        return (plan, targets) if surely_fit(self.x, plan, targets) else None
+        return (plan, targets) if memory.surely_fit(self.x, plan, targets) else None
 
     def made_by_operator(self, plan: Plan, targets: list[Any] | None) -> list[Any]:
         """Return the parts that torch's own operator has made, or has written to tensors."""
@@ -93,7 +89,7 @@ class Tensor(Input):
 
     def joins_itself(self, inputs: list[Any], plan: Plan) -> bool:
         """Return whether torch joins the tensors: small ones, and long contiguous runs."""
-        return suits_join([one.x for one in inputs], plan)
+        return memory.suits_join([one.x for one in inputs], plan)
 
     def joined(self, parts: list[Any], axis: int, out: Any, stacks: bool) -> Any:
         """Return the tensor that torch makes of parts, or writes to `out`."""
@@ -143,20 +139,10 @@ class Tensor(Input):
         self, request: Request, out: Any
     ) -> tuple[list[Any], list[Any], list[np.ndarray]]:
         """Return the tensors of `out`, the views that torch writes to them, and their places."""
-        views = self.made_by_library(request, False)
-        tensors = self._targets_of_torch(out)
-        if is_planned(self.shape):
-            return tensors, views, memory.places_of([*tensors, self.x])
-        check_shapes(tensors, views)
-        return tensors, views, []
-
-    def _targets_of_torch(self, out: Any) -> list[Any]:
-        """Return the tensors of `out` for torch to write to; refuse those unlike `x`."""
-        x, tensors = self.x, listed(out)
+        x, views = self.x, self.made_by_library(request, False)
+        tensors = _tensors_like(x.dtype, out)
         torch = sys.modules["torch"]
-        any_mode = is_compiling() or torch.is_inference_mode_enabled()  # a trace cannot tell
         for i, target in enumerate(tensors):
-            _check_kind(target, i, x.dtype, any_mode)
             if target.device != x.device:
                 rule = f"must be on the device of {X}, {x.device}"
                 raise SplitError.of(f"{OUT}[{i}] on the device {target.device}", rule)
@@ -164,7 +150,10 @@ class Tensor(Input):
                 received = f"{X} or {OUT}[{i}] that requires a gradient"
                 rule = f"a split with {OUT}= records no gradient; split without, or under no_grad"
                 raise SplitTypeError.of(received, rule)
-        return tensors
+        if is_planned(self.shape):
+            return tensors, views, memory.places_of([*tensors, x])
+        check_shapes(tensors, views)
+        return tensors, views, []
 
 
 # ---- memory ------------------------------------------------------------------------------
@@ -178,16 +167,13 @@ def tensor_input(x: Any) -> Tensor:
     SplitTypeError
         If neither kernels nor torch can make the parts.
     """
-    if not TORCH.kinds:
-        if is_compiling():
-            return Tensor(x, False)
+    if not TORCH.kinds and not is_compiling():
         look_up()
     if TORCH.in_reach(x):
         without_grad = x.requires_grad and not sys.modules["torch"].is_grad_enabled()
         return Tensor(x.detach() if without_grad else x, True)
-    if is_compiling():
-        return Tensor(x, False)
-    _refuse(x, X)
+    if not is_compiling():
+        _refuse(x, X)
     return Tensor(x, False)
 
 
@@ -199,12 +185,11 @@ def _refuse(x: Any, name: str) -> None:
         rule = "must not be nested; split each tensor of its .unbind()"
     elif x.layout is not torch.strided:
         rule = f"must not have the layout {x.layout}; pass its .to_dense()"
-    elif memory.address_of(x):
-        if not memory.is_in_storage(x):
-            nbytes = x.untyped_storage().nbytes()
-            rule = f"its storage was resized to {nbytes} bytes, and its elements need more"
-    elif TORCH.in_reach(x) and memory.has_lost_memory(torch, x):
-        rule = "its memory was freed"
+    elif memory.has_lost_memory(x):
+        nbytes = x.untyped_storage().nbytes()
+        rule = f"its storage was resized to {nbytes} bytes, and its elements need more"
+        if not nbytes:
+            rule = "its memory was freed"
     if rule:
         raise SplitTypeError.of(f"{name} of type {kind_of(x)}", rule)
 
@@ -230,11 +215,9 @@ def empty(
 
 def out_arrays(out: Any, dtype: Any) -> tuple[list[Any], list[np.ndarray]]:
     """Return `out`'s tensors and their memory; refuse all but CPU tensors of a dtype."""
-    tensors = listed(out)
-    any_mode = sys.modules["torch"].is_inference_mode_enabled()
+    tensors = _tensors_like(dtype, out)
     arrays: list[np.ndarray] = []
     for i, part in enumerate(tensors):
-        _check_kind(part, i, dtype, any_mode)
         # A subclass or a wrapper may have other memory; `tensor_input` has checked all modes.
         array = memory.array_of(part) if type(part) in TORCH.kinds else None
         if array is None:
@@ -247,18 +230,22 @@ def out_arrays(out: Any, dtype: Any) -> tuple[list[Any], list[np.ndarray]]:
     return tensors, arrays
 
 
-def _check_kind(part: Any, i: int, dtype: Any, any_mode: bool) -> None:
-    """Refuse an output of another type, dtype or inference mode."""
-    if not is_tensor(part):
-        hint = "torch.from_numpy makes tensors of arrays"
-        received = f"{OUT}[{i}] of type {kind_of(part)}"
-        raise SplitTypeError.of(received, f"must be a torch tensor, as {X} is", hint)
-    if part.dtype is not dtype:
-        rule = f"the dtype must be the dtype of {X}, {dtype}"
-        raise SplitTypeError.of(f"{OUT}[{i}] of dtype {part.dtype}", rule)
-    if not any_mode and part.is_inference():
-        rule = "a tensor of torch.inference_mode() is written only under this mode"
-        raise SplitTypeError.of(f"{OUT}[{i}] of type {kind_of(part)}", rule)
+def _tensors_like(dtype: Any, out: Any) -> list[Any]:
+    """Return the tensors of `out`; refuse those of another dtype or inference mode."""
+    tensors = listed(out)
+    any_mode = is_compiling() or sys.modules["torch"].is_inference_mode_enabled()
+    for i, part in enumerate(tensors):  # a trace cannot tell the mode
+        if not is_tensor(part):
+            hint = "torch.from_numpy makes tensors of arrays"
+            received = f"{OUT}[{i}] of type {kind_of(part)}"
+            raise SplitTypeError.of(received, f"must be a torch tensor, as {X} is", hint)
+        if part.dtype is not dtype:
+            rule = f"the dtype must be the dtype of {X}, {dtype}"
+            raise SplitTypeError.of(f"{OUT}[{i}] of dtype {part.dtype}", rule)
+        if not any_mode and part.is_inference():
+            rule = "a tensor of torch.inference_mode() is written only under this mode"
+            raise SplitTypeError.of(f"{OUT}[{i}] of type {kind_of(part)}", rule)
+    return tensors
 
 
 def check_shapes(tensors: list[Any], views: list[Any]) -> None:
