@@ -1,6 +1,7 @@
 """`explain` says how a split would run, and copies nothing."""
 
 import os
+import re
 import sys
 
 import numpy as np
