@@ -1,12 +1,10 @@
 """Tables and pictures of the README show what the package does."""
 
 import ast
-import re
 
 import pytest
 
 import splitjit
-from benchmarks import harness
 from splitjit._plan.rules import PARAMETERS
 from tests.conftest import ROOT, load_module
 
@@ -38,61 +36,3 @@ def test_the_package_draws_the_picture_of_the_readme():
     file = ROOT / "docs" / "_static" / "split.svg"
     assert file.read_text("utf-8") == pictures.file_of(pictures.picture())
     assert "[4096, 1024, 1024], axis=1" in (ROOT / "README.md").read_text("utf-8")
-
-
-IMAGES = [
-    (page.name, page.parent / image)
-    for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-    for image in re.findall(r"!\[[^\]]*\]\(([^)]+)\)", page.read_text("utf-8"))
-]
-
-
-@pytest.mark.parametrize(("page", "file"), IMAGES, ids=lambda of: getattr(of, "stem", of))
-def test_images_follow_the_color_scheme(page, file):
-    """Their background suits their text, whatever the scheme of the page."""
-    assert harness.SCHEMES == pictures.SCHEMES
-    text = file.read_text("utf-8")
-    assert text.count(harness.SCHEMES) == 1
-    assert "currentColor" in text
-    assert harness.INK not in text.replace(harness.SCHEMES, "")
-
-
-def test_each_chart_is_on_a_page():
-    charts = {*(ROOT / "docs" / "charts").iterdir()}
-    assert charts == {file for _, file in IMAGES if file.parent.name == "charts"}
-
-
-def test_each_rule_has_a_picture():
-    drawn = pictures.rules()
-    assert drawn.count("<figure>") == len(PARAMETERS)
-    assert drawn.count("<svg") == len(PARAMETERS) - 1  # and one refusal
-    assert "the axis length 7 must be a multiple of 3" in drawn
-    # to one scale
-    widths = re.findall(r'<svg[^>]* width="(\d+)"', drawn)
-    assert set(widths) == {str(pictures.WIDTH + 2)}
-    cells = [int(width) for width in re.findall(r'<rect[^>]* width="(\d+)"', drawn)]
-    assert sum(cells) == pictures.WIDTH * len(widths)
-
-
-def test_the_pictures_of_the_tutorial_are_on_its_page():
-    text = (ROOT / "docs" / "tutorial.md").read_text("utf-8")
-    for name, drawing in pictures.tutorial().items():
-        assert f"<!-- on the site: _made/tutorial-{name}.html -->" in text
-        assert "<svg" in drawing
-
-
-@pytest.mark.parametrize("script", [path.stem for path in sorted((ROOT / "examples").glob("*.py"))])
-def test_each_example_has_a_picture_of_its_own(script):
-    text = (ROOT / "examples" / f"{script}.py").read_text("utf-8")
-    if "plt.show()" in text:
-        return  # the gallery shows its plot
-    assert f"sphinx_gallery_thumbnail_path = '_made/thumbnails/{script}.svg'" in text
-    assert script in thumbnails.DRAWINGS
-
-
-def test_the_chart_shows_the_times_of_the_table():
-    drawn = pictures.chart()
-    assert drawn.count('class="ours"') == drawn.count("plain copy in C") == 3
-    first = next(row for row in pictures.table("cost") if pictures.milliseconds(row["splitjit"]))
-    for name in pictures.CHARTED:
-        assert f"{pictures.milliseconds(first[name]):.3g} ms" in drawn

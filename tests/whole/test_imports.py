@@ -90,13 +90,6 @@ def place_of(module):
     return ORDER.index(max(found, key=len, default="splitjit"))
 
 
-def test_the_order_has_each_package_once():
-    assert len(set(ORDER)) == len(ORDER) <= 14
-    packages = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
-    private = {name for name in packages if name.startswith("_")} - {"_pyinstaller"}
-    assert private <= {*ORDER}
-
-
 @pytest.mark.parametrize("module", MODULES)
 def test_a_module_imports_only_packages_before_its_own(module):
     imported, in_functions = imported_by(module)
@@ -133,20 +126,6 @@ def test_no_module_imports_itself_by_way_of_others(folder):
     others = {module: {*modules} - {module} for module in modules}
     imported = {module: imported_by(module, modules)[0] & others[module] for module in modules}
     graphlib.TopologicalSorter(imported).prepare()  # raises CycleError
-
-
-PACKAGES = [module for module, path in MODULES.items() if path.name == "__init__.py"]
-
-
-@pytest.mark.parametrize("package", PACKAGES)
-def test_a_package_says_what_is_in_it_and_who_calls_it(package):
-    text = ast.get_docstring(tree_of(MODULES[package]))
-    assert text, f"{package} has no docstring"
-    prose = re.sub(r"::\n\n( .*\n|\n)+", ".\n", text + "\n")
-    assert len(re.findall(r"[.:](?=\s)", prose)) >= 3 or package in SMALL
-
-
-SMALL = {"splitjit", "splitjit._pyinstaller", "splitjit.files.formats", "splitjit.onnx"}
 
 
 @pytest.mark.parametrize("module", MODULES)

@@ -4,14 +4,10 @@ If a new version takes one of them away, the test that has its name fails. The t
 uses it, and what happens without it.
 """
 
-import ast
 import ctypes
 import functools
 import importlib
-import re
 import sys
-import tomllib
-from pathlib import Path
 
 import numba
 import numpy as np
@@ -219,27 +215,3 @@ def test_arrays_that_do_not_fit_are_logged_once(monkeypatch, caplog):
     assert record.name == "splitjit"
     assert f"NumPy {np.__version__}, so small splits take longer" in record.getMessage()
     assert "CPython 3.11 to " in record.getMessage()
-
-
-def test_the_releases_that_work():
-    metadata = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8"))
-    oldest = re.search(r"Numba ([\d.]+) to ", structs.WORKS_WITH)[1]
-    assert f"numba>={oldest}" in metadata["project"]["dependencies"]
-    assert f"CPython {metadata['project']['requires-python'][2:]} to" in structs.WORKS_WITH
-
-
-def test_the_table_has_all_private_parts_of_numba():
-    """Also the functions of `cgutils`, each by its name."""
-    listed = {*PRIVATE, *(path.split(".__")[0].replace(":", ".") for path in NAMES)}
-    listed |= {".".join(name.split(".")[:4]) for name in listed}
-    listed |= {"numba.core.cgutils", "numba.core.config"}
-    used = set()
-    for path in Path(splitjit.__file__).parent.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("numba."):
-                used |= {f"{node.module}.{alias.name}" for alias in node.names}
-            elif isinstance(node, ast.Attribute) and ast.unparse(node.value) == "cgutils":
-                used.add(f"numba.core.cgutils.{node.attr}")
-    public = {name for name in used if name.startswith("numba.extending.")}
-    assert used - public <= listed
-    assert {name for name in listed if "cgutils" in name} <= used | {"numba.core.cgutils"}

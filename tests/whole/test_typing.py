@@ -200,13 +200,6 @@ def test_wrong_uses_are_refused(use: Callable[[], object]) -> None:
         use()
 
 
-def test_misspelled_names_are_none() -> None:
-    with pytest.raises(AttributeError):
-        assert splitjit.spilt  # type: ignore
-    with pytest.raises(AttributeError):
-        assert splitjit.onnx.Spilt  # type: ignore
-
-
 def test_overloads_leave_the_signatures_as_they_are() -> None:
     rules = ["split=None", "axis=0", "*", "num_outputs=None", "num_splits=None"]
     rules += ["indices=None", "num_sections=None"]
