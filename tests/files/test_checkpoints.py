@@ -141,14 +141,6 @@ def test_flat_names_hold_all_tensors_of_a_rank(model, tmp_path, name):
         np.testing.assert_array_equal(x, whole[key], strict=True)
 
 
-def test_names_with_parts(model, tmp_path):
-    name = "rank-{rank}-part-{part}-{stem}.safetensors"
-    planned = files.split_files(model, num_splits=2, tensors=TENSORS, name=name, out=tmp_path)
-    names = sorted(path.name for path in planned.targets)
-    assert names[0] == "rank-0-part-0-model-0.safetensors"
-    assert len(names) == 4
-
-
 @pytest.mark.parametrize("metadata", [None, {"format": "np"}])
 def test_files_may_have_different_metadata_but_merged_ones_must_not(model, tmp_path, metadata):
     tensors = sn.load_file(model / "model-1.safetensors")
@@ -529,12 +521,6 @@ def test_warnings_about_fused_weights(tmp_path, weights, patterns, warns):
     sn.save_file(held, tmp_path / "m.safetensors")
     planned = files.plan_files(tmp_path / "m.safetensors", num_splits=2, tensors=patterns)
     assert ["usually fused" in line for line in planned.warnings] == [True] * warns
-
-
-def test_a_warning_about_a_fused_weight_that_is_alone_in_its_file(tmp_path):
-    sn.save_file({"l.0.qkv_proj.weight": np.zeros((12, 4), "f4")}, tmp_path / "m.safetensors")
-    planned = files.plan_files(tmp_path / "m.safetensors", num_splits=2, tensors=["*"])
-    assert "usually fused" in "".join(planned.warnings)
 
 
 # ---- join -----------------------------------------------------------------------------

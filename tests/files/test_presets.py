@@ -11,7 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from splitjit import files
-from splitjit.files.checkpoints import presets
 from tests.files.folders import assert_patterns_do_the_same, split_refused
 from tests.files.test_tensor_parallel import LARGE, _ask_here
 
@@ -178,9 +177,3 @@ def test_a_family_that_has_no_preset(tmp_path):
     config = transformers.Mamba2Config(**sizes, vocab_size=64, n_groups=1)
     transformers.Mamba2ForCausalLM(config).save_pretrained(tmp_path / "model")
     split_refused(tmp_path / "model", "the whole B and C .* give patterns", tp_plan=True)
-
-
-def test_every_preset_names_modules():
-    for family, styles in presets.PRESETS.items():
-        patterns = [pattern for own in styles.values() for pattern in own]
-        assert len({*patterns}) == len(patterns), family

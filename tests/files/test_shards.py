@@ -234,13 +234,6 @@ def test_parts_of_any_name_are_found(tmp_path, kind, layout):
             files.split_files(whole, out=tmp_path / "p", **how)
 
 
-def test_parts_of_other_names_are_in_the_order_given(tmp_path):
-    paths = [save(tmp_path / f"{name}.npy", x=np.arange(2)) for name in ("v2", "q1")]
-    np.save(paths[0], np.arange(2, 4))
-    files.join_files(paths, tmp_path / "j.npy", axis=0)
-    np.testing.assert_array_equal(np.load(tmp_path / "j.npy"), [2, 3, 0, 1])
-
-
 def test_ranks_that_do_not_fit(model, tmp_path):
     parts = shard(model, tmp_path / "two", num_splits=2)
     four = shard(model, tmp_path / "four", num_splits=4)

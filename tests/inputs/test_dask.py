@@ -288,18 +288,6 @@ def test_split_of_the_module_takes_what_split_takes():
         splitjit.dask.split(x, 2)
 
 
-def test_the_module_is_imported_when_it_is_first_used():
-    code = """
-import sys, splitjit
-assert 'splitjit.dask' not in sys.modules
-import numpy
-split = splitjit.dask.split
-import dask.array
-assert [len(part) for part in split(dask.array.ones(5), 3)] == [3, 2]
-"""
-    python("-W", "error", "-c", code)
-
-
 @pytest.mark.skipif(not hasattr(da, "array_expr_enabled"), reason="this Dask has no query planning")
 def test_query_planning_is_refused():
     code = """

@@ -122,18 +122,6 @@ def test_gradients(call, rule):
     assert torch.equal(hessian, torch.func.hessian(lambda x: total(expected(x, rule, 1)))(x))
 
 
-def test_gradients_of_gradients():
-    assert tensors.tensor_input(numbers(4).requires_grad_()).array is None
-    for x in (numbers(4, 6).bfloat16(), numbers(4, 6).double(), numbers(6, 4).T):
-        weight = torch.nn.Parameter(x)
-        first, _ = split(weight, [2, 4], axis=1)  # no gradient for the second part
-        assert not first._is_view()
-        (gradient,) = torch.autograd.grad((first**3).sum(), weight, create_graph=True)
-        (second,) = torch.autograd.grad(gradient.sum(), weight)
-        wanted = torch.cat([6 * x[:, :2], 0 * x[:, 2:]], 1)
-        assert torch.equal(second, wanted)
-
-
 @rules
 @calls
 def test_forward_mode_keeps_the_tangent(call, rule):
@@ -552,49 +540,6 @@ def test_export_for_other_lengths(name, strict):
 
 @quiet
 @pytest.mark.slow
-@pytest.mark.skipif(IS_OLD, reason="torch 2.5 refuses some dynamic lengths")
-def test_export_with_a_named_dim():
-    """The dims that the page on transforms names."""
-
-    class Parts(torch.nn.Module):
-        def forward(self, x):
-            return tuple(splitjit.split(x, axis=1, **rule))
-
-    dim = torch.export.Dim
-    for rule, named, other, length in (
-        ({"num_outputs": 3}, dim("n", min=5), dim.DYNAMIC, 9),
-        ({"num_sections": 3}, dim("n", min=5), dim.DYNAMIC, 8),
-        ({"split": 4}, dim("n", min=5), dim.DYNAMIC, 7),
-        ({"split": [2, -1]}, dim("n"), dim("n", min=4), 9),
-        ({"num_splits": 3}, dim("n"), 3 * dim("k"), 9),
-    ):
-        with pytest.raises(Exception, match=r"Constraints violated|\bn\b"):
-            export(Parts(), False, {1: named})
-        run, x = export(Parts(), False, {1: other}).module(), numbers(4, length)
-        assert same(run(x), splitjit.split(x, axis=1, **rule))
-
-
-@quiet
-@pytest.mark.slow
-@strictness
-def test_a_plan_fixes_the_shape_of_a_graph(strict):
-    class Planned(torch.nn.Module):
-        def forward(self, x):
-            return tuple(plan(x * 2))
-
-    plan = plan_split((4, 6), num_splits=3, axis=1)
-    if IS_OLD and strict:
-        pytest.skip("torch.compile of this torch cannot read plans")
-    with pytest.raises(Exception, match="rows"):
-        export(Planned(), strict, {0: torch.export.Dim("rows")})
-    program = export(Planned(), strict)
-    assert same(program.module()(-numbers(4, 6)), list(torch.split(-2 * numbers(4, 6), 2, 1)))
-    with pytest.raises((AssertionError, RuntimeError)):
-        program.module()(numbers(5, 6))
-
-
-@quiet
-@pytest.mark.slow
 def test_compiled_without_a_break():
     plan = plan_split((4, 6), 3, axis=1)
     out = plan.empty(torch.float32)
@@ -691,43 +636,3 @@ def test_compiled_for_numbers_in_a_tensor(name):
         for given in map(torch.tensor, wrong):
             with pytest.raises(Exception, match="Runtime assertion|torch._check|data-dependent"):
                 compiled(x, given)
-
-
-class Attention(torch.nn.Module):
-    """Attention with fused weights, and a gated layer: both split the output of one product."""
-
-    def __init__(self, divide):
-        super().__init__()
-        torch.manual_seed(0)
-        self.divide = divide
-        self.qkv, self.gate_up = torch.nn.Linear(8, 24), torch.nn.Linear(8, 32)
-        self.down = torch.nn.Linear(16, 8)
-
-    def forward(self, x):
-        q, k, v = self.divide(self.qkv(x), 3)
-        x = x + torch.softmax(q @ k.transpose(-1, -2), -1) @ v
-        gate, up = self.divide(self.gate_up(x), 2)
-        return self.down(torch.nn.functional.silu(gate) * up)
-
-
-def by_splitjit(x, n):
-    return split(x, num_splits=n, axis=-1)
-
-
-def by_torch(x, n):
-    return torch.split(x, {2: 16, 3: 8}[n], -1)
-
-
-@quiet
-@pytest.mark.slow
-def test_a_block_trains_like_one_with_views():
-    block, plain = Attention(by_splitjit), Attention(by_torch)
-    compiled = compile(block, backend="aot_eager")
-    x = torch.randn(3, 5, 8)
-    for model in (block, plain, compiled):
-        model.zero_grad()
-        model(x).square().sum().backward()
-        gradients = [p.grad.clone() for p in model.parameters()]
-        if model is block:
-            wanted = gradients
-        assert all(torch.allclose(a, b, atol=1e-4) for a, b in zip(gradients, wanted, strict=True))

@@ -1,11 +1,8 @@
 """`split` and `split_into` in compiled code return the same parts and refusals as in Python."""
 
 import collections
-import contextlib
-import pickle
 import random
 import re
-import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -16,7 +13,7 @@ from numpy.lib.stride_tricks import as_strided
 
 import splitjit
 import splitjit.numpy
-from splitjit import SplitError, SplitTypeError, _njit
+from splitjit import SplitError, SplitTypeError
 from splitjit._abi.calls import SLOTS
 from splitjit._abi.kernels import KERNELS
 from splitjit._abi.thresholds import THRESHOLDS
@@ -100,11 +97,6 @@ def test_what_a_value_may_be(rule):
 
 
 @pytest.mark.long
-def test_no_lengths():
-    assert by_split(np.empty((0, 3)), (), 0) == []
-
-
-@pytest.mark.long
 def test_integers_beyond_those_with_a_sign():
     huge = np.uint64(2**64 - 1)  # -1 as a signed integer
     for count in huge, np.uint64(2**63):  # the second equals 2**63 - 1 as a float
@@ -124,13 +116,6 @@ def test_integers_beyond_those_with_a_sign():
 
 
 @pytest.mark.long
-def test_more_parts_than_there_may_be():
-    x = np.broadcast_to(np.uint8(1), 2**31)
-    with pytest.raises(SplitError, match="2147483648 parts are more than the 2147483647"):
-        by_split(x, 1, 0)
-
-
-@pytest.mark.long
 @pytest.mark.skipif(MOST_IN_MEMORY >= MAX_PARTS, reason="there is memory for all")
 def test_more_parts_than_there_is_memory_for():
     with pytest.raises(MemoryError, match="not enough memory for so many"):
@@ -142,11 +127,6 @@ def test_a_part_for_which_there_is_no_memory():
     x = np.broadcast_to(np.uint8(1), 2**62)
     with pytest.raises(MemoryError):
         by_num_outputs(x, 1, 0)
-
-
-@pytest.mark.slow
-def test_copy_may_be_said():
-    assert_same(njit(lambda x: splitjit.split(x, 3, copy=True))(X), splitjit.split(X, 3))
 
 
 def shorten_sums(text):
@@ -451,14 +431,6 @@ def compiled_from(lines):
     return njit(names["function"])
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("rule", ["num_outputs=2", "num_splits=2", "num_sections=2"])
-def test_split_into_takes_every_rule(rule):
-    parts = [f"parts = splitjit.split(x, {rule})", "outs = [np.zeros_like(part) for part in parts]"]
-    copy = compiled_from([*parts, f"splitjit.split_into(x, outs, {rule})", "return outs"])
-    assert np.array_equal(np.vstack(copy(X, True)), X)
-
-
 @pytest.mark.parametrize("case", [*QUICK, *long(*[case for case in MAYBE if case not in QUICK])])
 def test_arguments_that_may_be_none(case):
     keywords, value, says = MAYBE[case]
@@ -497,14 +469,6 @@ def test_outputs_that_may_be_none(value):
         assert np.array_equal(copy(X, True), X[:, 4:])
 
 
-@pytest.mark.slow
-def test_a_source_that_may_be_none():
-    split = compiled_from(["y = x if is_given else None", "return splitjit.split(y, 4)"])
-    assert_same(split(X, True), splitjit.split(X, 4))
-    with pytest.raises(SplitError, match="^split: x=None: x must be an array"):
-        split(X, False)
-
-
 @pytest.mark.parametrize(
     "call",
     ["unstack(x)", "numpy.unstack(x)", "numpy.split(x, 2, axis=1)", "plan_split(x.shape, 2)"],
@@ -522,31 +486,6 @@ def test_exactly_one_rule():
         njit(lambda x: splitjit.split(x, 2, num_splits=2))(X)
     with pytest.raises(SplitError, match="^split: no rule: exactly one of split, num_outputs"):
         njit(lambda x: splitjit.split(x))(X)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("call", "says"),
-    [
-        (lambda: by_split(X, 2, 2), r"axis=2 of rank 2: axis must be in \[-2, 1\]"),
-        (
-            lambda: by_split(X, np.array([4, 5]), 1),
-            "split of 2 lengths, axis length 10: lengths must sum to the axis length 10, not to 9",
-        ),
-        (lambda: by_split(X, (4, -5, 11), 1), "split of 3 lengths, .* at least 0, not -5"),
-        (lambda: by_num_splits(X, 4), "num_splits=4, axis length 10: .* 10 .* of 4$"),
-        (
-            lambda: by_indices(X, (5, -9), 1),
-            "indices of 3 parts, axis length 10: indices must not descend, but -9 cuts",
-        ),
-        (lambda: into(X, [X[:, :4], X[:, 5:]], (4, 6), 1), r"outs\[1\]: must have the shape"),
-    ],
-)
-def test_refusals_say_what_was_received(call, says):
-    with pytest.raises(SplitError, match=f"^split(_into)?: {says}") as caught:
-        call()
-    assert type(caught.value) is SplitError
-    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
 
 
 @njit
@@ -695,14 +634,6 @@ def test_a_call_compiles_no_other_function():
     assert names == {"<lambda>", "implementation"}
 
 
-def test_the_entry_point_is_what_numba_calls():
-    from importlib.metadata import entry_points
-
-    (entry,) = [e for e in entry_points(group="numba_extensions") if "splitjit" in e.value]
-    assert entry.name == "init"
-    assert entry.load() is _njit.init
-
-
 WRITES_AROUND = """a, b = np.zeros((4, 3)), np.zeros((4, 3))
 for row in x: row += 1
 splitjit.split_into(x, (a, b), 3, axis=1)
@@ -722,47 +653,6 @@ def test_what_the_caller_writes_to_rows_is_kept(body):
     function, x = compiled_from(body.splitlines()), np.arange(24.0).reshape(4, 6)
     pairs = zip(function(x.copy(), True), function.py_func(x.copy(), True), strict=True)
     assert all(np.array_equal(*pair) for pair in pairs)
-
-
-first_of = njit(lambda x, n: splitjit.split(x, num_splits=n)[0][0] + x[0])
-first_by_lengths = njit(lambda x, lengths: splitjit.split(x, lengths)[0][0] + x[0])
-
-
-def checked_in_python(x, n):
-    return first_by_lengths(x, np.array(splitjit.plan_split(x.shape, num_splits=n).sizes))
-
-
-@njit
-def checked_first(x, n):
-    if n <= 0 or len(x) % n != 0:
-        raise ValueError("must divide evenly")
-    return splitjit.split(x, num_splits=n)[0][0] + x[0]
-
-
-@njit
-def first_or_zero(x, n):
-    try:
-        first = splitjit.split(x, n)[0][0]
-    except Exception:
-        first = 0.0
-    return first + x[0]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("function", "kept"),
-    [(first_of, 1), (checked_in_python, 0), (checked_first, 0), (first_or_zero, 0)],
-)
-def test_which_refusals_keep_the_arrays_of_the_caller(function, kept):
-    # docs/howto/compiled.md describes this. Numba frees no array of the callers of a function
-    # that raises; if a version of Numba does, the first case fails, and the page has to change.
-    x = np.ones(10)
-    before = None
-    for _ in range(6):
-        with contextlib.suppress(ValueError):
-            function(x, 0)
-        before = before or sys.getrefcount(x)  # after the first call, which compiles
-    assert sys.getrefcount(x) == before + 5 * kept
 
 
 halves = njit(lambda x: splitjit.split(x, num_splits=2, axis=1))

@@ -231,15 +231,6 @@ def test_parts_have_the_class_that_numpy_gives_them(make, name):
         assert not np.shares_memory(parts[0], x)
 
 
-def test_a_test_of_pandas_itself(monkeypatch):
-    """`array_split` of dates with a time zone: pandas/tests/indexes/datetimes/test_indexing."""
-    pd = pytest.importorskip("pandas")
-    monkeypatch.setattr(np, "array_split", ours.array_split)
-    indices = pd.date_range("2016-01-01 00:00:00+0200", freq="s", periods=10)
-    result = np.split(indices, indices_or_sections=[])[0]
-    pd.testing.assert_index_equal(result, indices._with_freq(None))
-
-
 # ---- planes: parts without the axis, written to given arrays ----------------------------
 
 
@@ -403,9 +394,6 @@ NAMES_OF_NUMPY = [{"axis": 1}, {"axis": -1}, {"axis": 5}, {"axis": 0, "dim": 0},
                   {"x": 1, "axis": 1}, {"a": 1, "x": 1}, {"input": 1, "a": 1}]  # fmt: skip
 
 
-jit = pytest.mark.filterwarnings("ignore:.*torch.jit.*deprecated")
-
-
 def same_tensors(torch, parts, views, x):
     assert type(parts) is tuple
     if views and isinstance(views[0], type):
@@ -550,52 +538,12 @@ def memory_of(x):
     return [x._values() if x.layout is sys.modules["torch"].sparse_coo else x.values()]
 
 
-@jit
-def test_functions_of_torch_inside_of_transforms(torch):
-    st, x = splitjit.torch, torch.arange(12.0).reshape(2, 6)
-    for function, original in (
-        (lambda x: st.chunk(x, 4, 1), lambda x: torch.chunk(x, 4, 1)),
-        (lambda x: st.unbind(x, 1), lambda x: torch.unbind(x, 1)),
-        (lambda x: st.tensor_split(x, 4, 1), lambda x: torch.tensor_split(x, 4, 1)),
-        (lambda x: st.split(x, [2, 4], 1), lambda x: torch.split(x, [2, 4], 1)),
-    ):
-        parts, tangents = torch.func.jvp(function, (x,), (x * 2,))
-        same_tensors(torch, parts, original(x), x)
-        same_tensors(torch, tangents, original(x * 2), x)
-        batched = torch.vmap(function)(x[None])
-        same_tensors(torch, tuple(part[0] for part in batched), original(x), x)
-
-
 @pytest.mark.parametrize("name", ["split", "array_split", "hsplit", "vsplit", "dsplit"])
 def test_a_program_may_replace_the_functions_of_numpy(name, monkeypatch):
     x = np.arange(8).reshape(2, 2, 2).view(np.recarray)  # NumPy itself splits subclasses
     wanted = getattr(np, name)(x, 2)
     monkeypatch.setattr(np, name, getattr(splitjit.numpy, name))
     assert [part.tolist() for part in getattr(np, name)(x, 2)] == [p.tolist() for p in wanted]
-
-
-@pytest.fixture
-def replaced(monkeypatch, torch):
-    for name in CALLS:
-        monkeypatch.setattr(torch, name, getattr(splitjit.torch, name))
-        monkeypatch.setattr(torch.Tensor, name, getattr(splitjit.torch, name))
-    return torch
-
-
-def test_a_program_may_replace_the_functions_and_methods_of_torch(replaced):
-    torch = replaced
-    for x in (torch.arange(6.0).to("meta"), torch.zeros(0), torch.arange(6.0),
-              torch.arange(6.0).requires_grad_(), (torch.ones(6) * 1j).conj(),
-              torch.ones(6).as_subclass(torch.nn.Buffer)):  # fmt: skip
-        for call in (x.split, lambda size, x=x: torch.split(x, size)):
-            assert [tuple(part.shape) for part in call(2)] == [(2,)] * 3 or not x.numel()
-            sizes = [2, 4] if x.numel() else [0, 0]
-            assert [tuple(part.shape) for part in call(sizes)] == [(n,) for n in sizes]
-        for name, argument in (("chunk", 3), ("tensor_split", 3), ("hsplit", 3)):
-            assert len(getattr(torch, name)(x, argument)) == len(getattr(x, name)(argument))
-        assert len(x.unbind()) == x.numel()
-    parts = torch.vmap(lambda x: x.split(2))(torch.arange(12.0).reshape(2, 6))
-    assert [tuple(part.shape) for part in parts] == [(2, 2)] * 3
 
 
 GRAPHS = """

@@ -6,7 +6,6 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-import splitjit
 from splitjit import SplitError, SplitTypeError
 from splitjit._tensor_types import TENSOR_TYPES, tensor_type
 from splitjit.onnx import Split, SplitToSequence
@@ -50,11 +49,6 @@ def test_opset_resolves_to_the_version_in_force(operator, opsets, version):
         run = of_version(operator, opset)
         assert run.since_version == version
         assert lists(run(SIX[:2])) == [[1], [2]]
-
-
-def test_defaults_are_the_newest_split_and_the_first_split_to_sequence():
-    assert Split().since_version == 18
-    assert SplitToSequence().since_version == 11
 
 
 WITH_LENGTHS = {
@@ -205,13 +199,6 @@ for name in ("reference_ops", "SplitBackend"):
         "splitjit.onnx.reference_ops needs the onnx package: pip install onnx "
         "splitjit.onnx.SplitBackend needs the onnx package: pip install onnx"
     )
-
-
-def test_unknown_attributes_of_the_modules():
-    with pytest.raises(AttributeError, match="has no attribute 'Splits'"):
-        splitjit.onnx.Splits  # noqa: B018
-    with pytest.raises(AttributeError, match="has no attribute 'tensorflow'"):
-        splitjit.tensorflow  # noqa: B018
 
 
 @pytest.mark.slow

@@ -20,53 +20,6 @@ from splitjit.onnx import Split, SplitToSequence, Unknown
 
 UNKNOWN = Unknown()
 
-# onnx 1.23, tests/python/shape_inference_test.py. onnx merges the shapes of a sequence into one;
-# here each part has its own.
-ONNX = [
-    ("split_negative_axis", Split(axis=-1, num_outputs=2), (2, 4), None, [(2, 2), (2, 2)]),
-    ("split_with_split_attribute", Split(axis=1), (2, 4), [3, 1], [(2, 3), (2, 1)]),
-    # onnx leaves the dim unknown here; the lengths say more.
-    ("split_with_split_attribute_unknown_split_dim", Split(axis=1), (2, "a", "b"), [3, 1],
-     [(2, 3, "b"), (2, 1, "b")]),
-    ("split_from_GLU", Split(axis=1, num_outputs=2), (5, 6, 7), None, [(5, 3, 7)] * 2),
-    ("split_uneven_split_2d", Split(num_outputs=3), (8, 2), None, [(3, 2), (3, 2), (2, 2)]),
-    ("split_uneven_split_3d", Split(axis=1, num_outputs=3), (2, 7, 3), None,
-     [(2, 3, 3), (2, 3, 3), (2, 1, 3)]),
-    ("split_to_sequence", SplitToSequence(), (6, 4), [3, 3], [(3, 4)] * 2),
-    ("split_to_sequence_scalar", SplitToSequence(), (6, 4), 2, [(2, 4)] * 3),
-    ("split_to_sequence_keepdims", SplitToSequence(keepdims=1), (6, 4), None, [(1, 4)] * 6),
-    ("split_to_sequence_not_keepdims", SplitToSequence(keepdims=0), (6, 4), None, [(4,)] * 6),
-    ("split_to_sequence_ignore_keepdims", SplitToSequence(keepdims=0), (6, 4), [3, 3],
-     [(3, 4)] * 2),
-    ("split_to_sequence_axis", SplitToSequence(axis=1), (6, 4), None, [(6, 1)] * 4),
-    ("split_to_sequence_neg_axis", SplitToSequence(axis=-2), (6, 4), None, [(1, 4)] * 6),
-    ("split_to_sequence_split_sizes", SplitToSequence(), (6, 4), [2, 1, 3],
-     [(2, 4), (1, 4), (3, 4)]),
-    ("split_to_sequence_non_divisible", SplitToSequence(), (6, 4), 4, [(4, 4), (2, 4)]),
-]  # fmt: skip
-
-# ONNX Runtime, onnxruntime/test/providers/cpu/tensor/split_op_test.cc: its tester compares the
-# shapes of outputs with the inferred ones.
-ONNX_RUNTIME = [
-    ("Axis0EqualSplit", Split(opset=7, outputs=2), (4, 2), None, [(2, 2)] * 2),
-    ("Axis0UnequalSplit", Split(opset=7, split=[1, 3], outputs=2), (4, 2), None, [(1, 2), (3, 2)]),
-    ("Axis1EqualSplit", Split(opset=7, axis=1, outputs=2), (2, 4), None, [(2, 2)] * 2),
-    ("Axis1UnequalSplit", Split(opset=7, axis=1, split=[3, 1]), (2, 4), None, [(2, 3), (2, 1)]),
-    ("Axis2EqualSplit", Split(opset=7, axis=2, outputs=3), (2, 2, 6), None, [(2, 2, 2)] * 3),
-    ("Axis2UnequalSplit", Split(opset=7, axis=2, split=[1, 2, 3]), (2, 2, 6), None,
-     [(2, 2, 1), (2, 2, 2), (2, 2, 3)]),
-    ("ZeroSizeInput", Split(opset=7, axis=-1, outputs=2), (0, 2), None, [(0, 1)] * 2),
-    ("Axis1SplitMiddleDimensionEqually", Split(opset=7, axis=1, outputs=2), (2, 4, 4), None,
-     [(2, 2, 4)] * 2),
-    ("Axis1SplitMiddleDimensionUnequally", Split(opset=7, axis=1, split=[1, 3]), (2, 4, 4), None,
-     [(2, 1, 4), (2, 3, 4)]),
-    ("NegativeAxis", Split(opset=7, axis=-1, outputs=2), (2, 4), None, [(2, 2)] * 2),
-    ("Axis0UnequalSplitInput", Split(opset=13, outputs=2), (4, 2), [1, 3], [(1, 2), (3, 2)]),
-    # The same with a `split` that is no initializer: nothing is known of the axis.
-    ("Axis0UnequalSplitInput_not_initializer", Split(opset=13, outputs=2), (4, 2), UNKNOWN,
-     [(None, 2)] * 2),
-]  # fmt: skip
-
 DYNAMIC = (0, -1)  # OpenVINO's dim without bounds
 
 # OpenVINO, src/core/tests/type_prop/split.cpp: data, axis, num_splits, the shape of each part.
@@ -188,7 +141,7 @@ def rows(*tables):
     return [pytest.param(*row[1:], id=row[0]) for table in tables for row in table]
 
 
-@pytest.mark.parametrize(("operator", "shape", "split", "expected"), rows(ONNX, ONNX_RUNTIME, OURS))
+@pytest.mark.parametrize(("operator", "shape", "split", "expected"), rows(OURS))
 def test_onnx(operator, shape, split, expected):
     assert operator.infer_shapes(shape, split) == expected
 

@@ -57,34 +57,6 @@ def test_a_plan_of_ten_million_parts_takes_the_memory_of_its_sizes(rule, monkeyp
     assert hash(plan) == hash(plan_split((3, 10**7, 4), axis=-2, **rule))
 
 
-@pytest.mark.parametrize(
-    ("plan", "drawn"),
-    [
-        (plan_split((0, 3), []), "shape=(0, 3), axis=0, parts=0"),
-        (
-            plan_split((2, 6), [0, 6, 0], axis=1),
-            """
-shape=(2, 6), axis=1, parts=3
-+---+----------------------------------------+---+
-| 0 |                   6                    | 0 |
-+---+----------------------------------------+---+
-0   0                                        6   6""",
-        ),
-        (
-            plan_split((10**6,), [*[1] * 999_999, 1]),
-            """
-shape=(1000000,), axis=0, parts=1000000
-+---+---+---+---+---------------------------------------+------+------+------+
-| 1 | 1 | 1 | 1 |                  ...                  |  1   |  1   |  1   |
-+---+---+---+---+---------------------------------------+------+------+------+
-0   1   2   3   4                                       999997 999998 999999 1000000""",
-        ),
-    ],
-)
-def test_a_plan_draws_itself(plan, drawn):
-    assert str(plan) == drawn.strip()
-
-
 def test_plans_of_any_size_are_drawn():
     for n in (1, 8, 9, 10**300, 10**4500):
         lines = str(plan_split((n,), num_outputs=min(n, 9))).split("\n")
@@ -109,11 +81,6 @@ def test_lazy_attributes_are_those_of_a_plan_of_lengths(count, length):
     assert [s[1] for s in plan.slices] == [
         slice(o, o + n) for o, n in zip(plan.offsets, plan.sizes, strict=True)
     ]
-
-
-def test_a_plan_of_many_parts_has_no_other_attribute():
-    with pytest.raises(AttributeError, match="'SplitPlan' object has no attribute 'size'"):
-        plan_split((100,), 1).size  # noqa: B018
 
 
 @pytest.mark.parametrize("lengths", [(1,) * 40, (*(1,) * 39, 0), tuple(range(40)), (2, 1) * 20])

@@ -316,19 +316,6 @@ def test_code_for_a_generic_processor_runs_on_each_of_its_kind(digest, monkeypat
     assert digest() == before
 
 
-@pytest.mark.long
-@pytest.mark.parametrize(("name", "value"), OTHER_TARGETS[:2])
-def test_processes_of_other_targets_share_no_kernel(name, value, tmp_path):
-    cache = {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
-    for setting, compiled_now in [({name: value}, ["plain"]), ({}, ["plain"]), ({name: value}, [])]:
-        run(tmp_path, COMPILE.replace("COMPILED", repr(compiled_now)), **cache, **setting)
-    its, ours, again = (tmp_path / "digest").read_text().split()
-    assert its != ours
-    assert its == again
-    code = SPLIT + "assert LOADER.loaded and 'plain' not in LOADER.compiled"
-    run(tmp_path, code, **cache, **{name: value})
-
-
 def test_settings_of_the_compiler_do_not_change_kernels(tmp_path):
     """With NUMBA_OPT=0 of one process, all others were four times as slow."""
     others = {f"NUMBA_{name}": value for name, value in OTHER_CODE.items()}
@@ -404,12 +391,6 @@ def test_the_folders_of_kernel_files(tmp_path, monkeypatch):
     assert kernel_files.folders() == []
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     assert kernel_files.folders() == [str(tmp_path / "splitjit")]
-
-
-def test_no_kernel_files(split, monkeypatch):
-    monkeypatch.setattr(kernel_files, "folders", list)
-    assert split().compiled
-    assert kernel_files.path("plain") == kernel_files.file_name("plain")
 
 
 def test_kernels_are_read_from_each_folder_and_written_to_the_first_writable_one(
@@ -546,38 +527,6 @@ def test_the_command_cache(full, monkeypatch, capsys):
     assert [file.name for file in files_in(full)] == ["notes.txt"]
     assert main(["cache"]) == 0
     assert capsys.readouterr().out == f"{full}: 0 files, 0 bytes\n"
-
-
-def test_the_command_warmup_speaks_of_the_first_time_only_then(build, capsys, monkeypatch):
-    monkeypatch.setattr(splitjit, "warmup", lambda: None)
-    for name in KERNELS:
-        assert main(["warmup"]) == 0
-        assert "the first time" in capsys.readouterr().err
-        kernel_files.write(name, b"object")
-    assert main(["warmup"]) == 0
-    assert capsys.readouterr().err.endswith(": loading the kernels\n")
-
-
-def warmup_check(folder):
-    """Run ``splitjit warmup --check``; return its status, and what it says of each kernel."""
-    command = [sys.executable, "-m", "splitjit", "warmup", "--check"]
-    environment = {**os.environ, "NUMBA_CACHE_DIR": str(folder)}
-    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    lines = ended.stdout.splitlines()[1:]
-    return ended.returncode, dict(line.split(": ", 1) for line in lines)
-
-
-@pytest.mark.long
-def test_the_command_says_whether_each_object_is_whole(full):
-    whole = dict.fromkeys(KERNELS, "whole")
-    assert warmup_check(full.parent) == (0, whole)
-    (file,) = full.glob("njit_split-*")
-    file.write_bytes(file.read_bytes()[:-1])
-    (file,) = full.glob("core-*")
-    file.unlink()
-    compiled_now = dict.fromkeys(("njit_split", "core"), "missing or damaged, compiled now")
-    assert warmup_check(full.parent) == (1, {**whole, **compiled_now})
-    assert warmup_check(full.parent) == (0, whole)
 
 
 # ---- processes ---------------------------------------------------------------------------
