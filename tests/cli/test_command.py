@@ -146,14 +146,9 @@ REFUSED = [
     ("split objects.npy --num-splits 2", "Python objects"),
     ("split scalar.npy --num-splits 2", "rank 0"),
     ("split x.npy --num-splits 2 --out text.npy", "text.npy"),
-    ("split x.npy --num-sections 0", "--num-sections must be at least 1"),
     ("split x.npy --indices 2 --num-sections 2", "not allowed with"),
-    ("split x.npy --indices 2.5", "must be an integer, or integers"),
     ("split x.npy --split 2 --num-splits 2", "not allowed with"),
-    ("split x.npy --split two", "must be an integer, or integers"),
     ("split x.npy --split 2,,2", "must be an integer, or integers"),
-    ("split x.npy --split 2.0", "must be an integer, or integers"),
-    ("split x.npy --split ,", "must be an integer, or integers"),
     # the words of the command
     ("split x.npy --num-outputs 0", "split x.npy: --num-outputs 0, axis 0, shape (4, 6): "),
     ("split x.npy --num-splits 3", "of 3; --num-sections 3 makes parts whose lengths differ by"),
@@ -161,46 +156,32 @@ REFUSED = [
     ("split x.npy --split 1,2", "pass them as --indices in ascending order"),
     ("split x.npy --split 1,5", "to the length of axis 1: pass --axis 1"),
     ("split m.npz --num-splits 2 --tensor a=0:3,2", "m.npz, a: sections (3, 2), axis 0, shape (4"),
-    ("split m.npz --num-splits 2 --tensor a=0/3,2", "m.npz, a: lengths (3, 2), axis 0, shape (4"),
     ("split x.npy --split 1 --axis 7", "split x.npy: axis 7, shape (4, 6): axis must be in"),
-    ("split x.npy --split 0", "shape (4, 6): --split must be at least 1"),
     ("split x.npy --num-splits 2 --name y.npy", "--name 'y.npy': must contain {rank}, so that"),
     ("split x.npy --tp-plan --split 2", "--tp-plan: needs a number of ranks: give --num-splits"),
     ("split x.npy --tp-plan --num-splits 2", "needs its config.json; --config gives its path"),
     # an option that does not exist
     ("split x.npy --wrong 3", "split: unrecognized argument: --wrong "),
-    ("split --wrong", "split: unrecognized argument: --wrong "),
-    ("join x.npy --wrong", "join: unrecognized argument: --wrong "),
     ("--wrong", "unrecognized argument: --wrong "),
     ("split x.npy --split 2 2", "2; numbers need commas between them, as in --split 2,3"),
     ("split x.npy", "one of the arguments --split --num-outputs "),
     ("join x.npy", "the following arguments are required: --out "),
-    ("split x.npy --num-splits two --wrong", "unrecognized argument: --wrong "),
     ("split x.npy --num-splits two", "argument --num-splits: invalid int value: 'two'"),
     ("split x.npy --num_splits 2", "; did you mean --num-splits? (see --help)\n"),
-    ("split x.npy --num-split 2", "; did you mean --num-splits? (see --help)\n"),
     ("--vers", "unrecognized argument: --vers; did you mean --version? (see --help)\n"),
-    ("split x.npy --num-splits 2 --aixs 1", "; did you mean --axis? (see --help)\n"),
-    ("join x.npy --forse", "; did you mean --force? (see --help)\n"),
-    ("split x.npy --split 2 --others copi", "; did you mean copy? (see --help)\n"),
     ("jion x.npy", "; did you mean join? (see --help)\n"),
     # patterns
     ("split m.npz --num-splits 2 --tensor none", "pattern 'none'"),
     ("split m.npz --num-splits 2 --tensor *", "split m.npz, norm"),
-    ("split m.npz --num-splits 2 --tensor *=2", "axis must be in"),
     ("split m.npz --num-splits 2 --others some", "invalid choice"),
     ("split m.npz --num-splits 2 --tensor a=x", "split: axis 'x' of pattern 'a': must be an int"),
-    ("split m.npz --num-splits 2 --tensor a*=1.5", "axis '1.5' of pattern 'a*': "),
-    ("split m.npz --num-splits 2 --tensor a=0:1,x", "axis '0:1,x' of pattern 'a': "),
     ("split m.npz --num-splits 2 --tensor b=1", "pattern 'b': must match the name of a tensor"),
-    ("split m.npz --num-splits 2 --tensor b=x", "pattern 'b=x': must match the name"),
     ("split m.npz --num-splits 2 --tensor a=0:1,1@0", "axis '0:1,1@0' of pattern 'a': "),
     ("split x.npy --split -x,2", '"-" needs "=", as in --split=-1,2'),
     # files
     ("info text.txt", "splitjit: text.txt: only .npy, .npz and .safetensors files can be read"),
     ("info m.pt", "splitjit: m.pt: only .npy, .npz and .safetensors files can be read: "),
     ("info no.npy", "splitjit: no.npy does not exist\n"),
-    ("join no.npy x.npy --out y.npy", "splitjit: no.npy does not exist\n"),
     ("info .", "splitjit: .: a folder must hold"),
     *[
         (f"{line} {name}", message)
@@ -247,14 +228,6 @@ USAGE = "usage: python -m splitjit"
 )
 def test_help(cli, line, says):
     assert says in cli(line).out
-
-
-def test_the_console_script(x, tmp_path):
-    code = "import sys; from splitjit._cli.main import run; sys.argv[0] = '/bin/splitjit'; run()"
-    command = [sys.executable, "-c", code, "split", "x.npy", "--num-splits=3"]
-    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-    assert (ended.returncode, ended.stdout) == (2, "")
-    assert ended.stderr.startswith("splitjit: split x.npy: ")
 
 
 # ---- files of many tensors ------------------------------------------------------------
@@ -361,16 +334,13 @@ def test_a_bar_on_a_terminal(x, at_once, cli, monkeypatch):
     assert not re.search(LINES, said)
 
 
-def test_lines_without_tqdm(x, at_once, cli, monkeypatch):
+def test_lines_without_tqdm_or_without_a_terminal(x, at_once, cli, monkeypatch):
+    assert re.fullmatch(LINES, cli("split x.npy --num-splits 2").err)
     monkeypatch.setattr(sys, "stderr", Terminal())
     monkeypatch.setitem(sys.modules, "tqdm", None)
-    cli("split x.npy --num-splits 2")
+    cli("split x.npy --num-splits 2 --force")
     assert re.fullmatch(LINES, sys.stderr.getvalue())
     assert " 100% of" in sys.stderr.getvalue()
-
-
-def test_lines_without_a_terminal(x, at_once, cli):
-    assert re.fullmatch(LINES, cli("split x.npy --num-splits 2").err)
 
 
 def test_lines_that_nobody_reads(x, at_once, cli, monkeypatch):

@@ -1,16 +1,18 @@
 """The examples of the documentation run, and print the output that the pages show."""
 
+import ast
 import doctest
 import re
 import shlex
 from importlib import import_module
-from pkgutil import resolve_name
 
 import pytest
 
+import splitjit
 from splitjit._cli.main import main
 from splitjit._cli.parser import make_parser
-from tests.conftest import ROOT
+from splitjit._plan.rules import PARAMETERS
+from tests.conftest import ROOT, load_module
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), ROOT / "examples/README.md"]
 NEEDS = {"checkpoints.md": "safetensors", "tutorial.md": "safetensors", "compiled.md": "numba"}
@@ -60,16 +62,6 @@ def test_the_reference_has_everything_public(module):
     assert sorted(names) == sorted(import_module(f"splitjit{module}").__all__)
 
 
-@pytest.mark.parametrize(
-    "inventory", sorted((ROOT / "docs" / "inventories").glob("*.inv")), ids=lambda file: file.stem
-)
-def test_names_of_other_libraries_exist(inventory):
-    pytest.importorskip(inventory.stem, minversion={"numpy": "2.1"}.get(inventory.stem))
-    lines = inventory.read_text("utf-8").splitlines()
-    for name in [line.split()[0] for line in lines if not line.startswith("#")]:
-        assert resolve_name(name)
-
-
 def without_code(page):
     """Return the text of a page without blocks of code and other literals."""
     return re.sub(r"^ *```.*?^ *```|`[^`\n]*`", "", page.read_text("utf-8"), flags=re.M | re.S)
@@ -96,6 +88,22 @@ def test_files_that_pages_name_exist(page):
     names = re.findall(r"\b(?:splitjit|tests|docs|benchmarks|examples)/[\w./-]*\w\.\w+", text)
     names += [f"tests/{name}" for name in re.findall(r"`((?:\w+/)?test_\w+\.py)`", text)]
     assert not [name for name in names if not (ROOT / name).exists()]
+
+
+def test_the_table_of_rules_shows_what_the_rules_give():
+    pictures = load_module(ROOT / "docs" / "tools" / "pictures.py")
+    shown = [row["7 into 3 gives"] for row in pictures.table("rules")]
+    assert len(shown) == len(PARAMETERS)
+    for cell in shown:
+        rule, parts = cell.removeprefix("`").split("`: ")
+        keyword, _, value = rule.rpartition("=")
+        arguments = {keyword or "split": ast.literal_eval(value)}
+        if parts == "an error":
+            with pytest.raises(splitjit.SplitError):
+                splitjit.plan_split((7,), **arguments)
+        else:
+            sizes = splitjit.plan_split((7,), **arguments).sizes
+            assert parts == ", ".join(map(str, sizes))
 
 
 def test_pages_show_what_was_measured():

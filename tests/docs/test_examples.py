@@ -34,7 +34,7 @@ SAYS = {
     "torch_module": (r"gradient of the weight \(96, 64\) equals that of torch\.split", ["torch"]),
 }
 
-LONG = ["inside_njit"]
+LONG = ["inside_njit", "reference_evaluator"]
 
 
 def run(script, folder):
@@ -60,6 +60,7 @@ def test_prints_what_it_checked(name, tmp_path):
     assert any(re.fullmatch(line, text) for text in printed), printed
 
 
+@pytest.mark.long
 def test_the_notebook_shows_what_it_prints():
     for package in ("nbclient", "ipykernel", "matplotlib", "torch"):
         pytest.importorskip(package)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.lib import format as npy
 
@@ -264,6 +264,7 @@ def test_a_header_may_name_tensors_in_another_order_than_their_data(tmp_path):
 
 
 @pytest.mark.slow
+@settings(max_examples=settings.default.max_examples // 3)
 @given(
     checkpoints(),
     st.integers(1, 4),

@@ -1,8 +1,4 @@
-"""Presets for families without a plan in transformers: models computed by ranks in lockstep.
-
-Each rank is a thread that runs the model with its own parts. Where a part has only a share of the
-input features, the ranks add up what they compute, as an engine does.
-"""
+"""Presets for families without a plan in transformers: each rank is a thread with its own parts."""
 
 import copy
 import threading

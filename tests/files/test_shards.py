@@ -342,16 +342,6 @@ def test_heads_that_would_be_cut(tmp_path, pattern, rule, message):
         files.split_files(tmp_path / "m.npz", tensors=[pattern], **rule)
 
 
-@pytest.mark.parametrize("rule", [{"num_splits": 1}, {"split": 12}, {"split": [12]}])
-def test_one_part_is_a_copy_although_heads_do_not_fit(tmp_path, rule):
-    np.savez(tmp_path / "m.npz", a=np.arange(24).reshape(12, 2))
-    options = {"tensors": ["a=0:12@5"], "layout": "ranks"}
-    (part, _) = files.split_files(tmp_path / "m.npz", **options, **rule).targets
-    np.testing.assert_array_equal(np.load(part)["a"], np.arange(24).reshape(12, 2))
-    with pytest.raises(splitjit.SplitError, match="must be a multiple of the head length 5"):
-        files.reshard_files([part.parent], num_splits=2, out=tmp_path / "again")
-
-
 @pytest.mark.parametrize("tile", [1, 40, 1 << 23])
 @pytest.mark.parametrize(("before", "after"), [(2, 4), (4, 2), (4, 1), (1, 4), (2, 2)])
 def test_reshard_equals_a_split_of_the_whole(model, tmp_path, monkeypatch, before, after, tile):

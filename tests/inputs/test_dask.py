@@ -190,16 +190,6 @@ def test_nothing_is_computed_at_planning():
         parts[0].compute()
 
 
-def test_as_many_tasks_as_pieces():
-    # 99 inner ends of chunks and 100 of parts, all different, cut the axis into 200 pieces.
-    x = da.ones(10_100, chunks=101)
-    parts = split(x, 100)
-    assert len(parts) == 101
-    tasks = {key for part in parts for key in part.dask.layers[part.name]}
-    chunks = {key for part in parts for key in part.dask} - tasks - set(x.dask)
-    assert len(tasks) == len(chunks) == 200
-
-
 def test_names_tell_what_they_are():
     def names(*args, **rule):
         return [part.name for part in split(*args, **rule)]
@@ -263,14 +253,6 @@ def test_unknown_lengths(copy):
             np.testing.assert_array_equal(result, whole[keep][index], strict=True)
     known = unknown.compute_chunk_sizes()
     assert [part.shape for part in split(known, num_sections=2, copy=copy)] == [(2, 6), (1, 6)]
-
-
-def test_chunks_of_other_types():
-    masked = da.ma.masked_equal(da.arange(6, chunks=4), 2)
-    with pytest.raises(SplitTypeError, match="type MaskedArray: .* of type ndarray; copy=False"):
-        split(masked, 3)
-    first, _ = split(masked, 3, copy=False)
-    assert first.compute().mask.tolist() == [False, False, True]
 
 
 def test_split_of_the_module_takes_what_split_takes():

@@ -7,7 +7,6 @@ import splitjit
 from splitjit import SplitError, SplitTypeError, plan_split, split, split_into
 from splitjit._inputs.torch import tensors
 from tests import processes
-from tests.cases import CASES
 from tests.inputs.common import CALLS, RULES, calls, expected, operators, rules, writes
 
 torch = pytest.importorskip("torch")
@@ -273,19 +272,6 @@ def test_modes_leave_the_copy_to_torch():
         assert memory.TORCH.in_reach(x)
 
 
-def test_a_mode_sees_the_operators():
-    class Listing(torch.utils._python_dispatch.TorchDispatchMode):
-        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-            names.append(func.__name__)
-            return func(*args, **(kwargs or {}))
-
-    names = []
-    with Listing():
-        parts = split(numbers(4, 6), 3, axis=1)
-    assert same(parts, list(torch.split(numbers(4, 6), 3, 1)))
-    assert names.count("clone.default") == 2
-
-
 def test_a_torch_without_these_functions_makes_all_parts(monkeypatch):
     from splitjit._inputs.torch import memory
 
@@ -401,13 +387,6 @@ def test_refusals_are_those_of_arrays(rule):
             call()
         assert str(refusal.value) == str(of_arrays.value)
         assert type(refusal.value) is type(of_arrays.value)
-
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_rules(case):
-    parts = split(torch.empty(case.shape, device="meta"), **case.rule)
-    shapes = plan_split(case.shape, **case.rule).output_shapes
-    assert [tuple(part.shape) for part in parts] == [*shapes]
 
 
 def test_operators_inside_of_transforms():
@@ -564,17 +543,6 @@ def test_compiled_without_a_break():
         for parts in by_plan:
             assert same(parts, list(torch.split(x * 2, 3, 1)))
     assert IS_OLD or all(a is b for a, b in zip(by_plan[1], out, strict=True))
-
-
-@quiet
-@pytest.mark.slow
-@pytest.mark.parametrize("name", RULES)
-def test_compiled_for_shapes_that_change(name):
-    rule, lengths = RULES[name], (6,) if name == "lengths" else (6, 9, 12)
-    compiled = compile(lambda x: split(x * 2, axis=1, **rule), dynamic=True)
-    for rows, length in zip((4, 5, 6), lengths, strict=False):
-        x = numbers(rows, length)
-        assert same(compiled(x), expected(x * 2, rule, 1))
 
 
 @quiet

@@ -449,53 +449,6 @@ def test_names_of_numpy(torch, name):
             same_tensors(torch, parts, views, x)
 
 
-LIKE_TENSORS = {
-    "list": lambda torch, x: x.tolist(),
-    "tensors": lambda torch, x: [*x],
-    "ndarray": lambda torch, x: x.numpy(),
-    "jax": lambda torch, x: pytest.importorskip("jax").numpy.asarray(x.numpy()),
-    "text": lambda torch, x: "a text that has a method split",
-    "parameter": lambda torch, x: torch.nn.Parameter(x),
-    "buffer": lambda torch, x: torch.nn.Buffer(x),
-    "subclass": lambda torch, x: x.as_subclass(type("Own", (torch.Tensor,), {})),
-    "conjugate": lambda torch, x: torch.complex(x, x * 0).conj(),
-}
-
-
-@pytest.mark.parametrize("kind", LIKE_TENSORS)
-def test_no_function_of_torch_loses_elements(torch, kind):
-    """torch splits tensors of every class, and refuses sequences and foreign arrays."""
-    whole = torch.arange(12.0).reshape(2, 6)
-    x = LIKE_TENSORS[kind](torch, whole)
-    for name, calls in CALLS.items():
-        for args in calls:
-            parts = outcome(getattr(splitjit.torch, name), x, *args)
-            views = Exception, ""
-            if isinstance(x, torch.Tensor):
-                views = outcome(getattr(torch, name), whole.to(x.dtype), *args)
-            if isinstance(parts[0], type):
-                assert issubclass(parts[0], views[0])
-            else:
-                same_tensors(torch, parts, views, x)
-
-
-def test_tensors_of_sections(torch):
-    x = torch.arange(12).reshape(2, 6)
-    for sections in (torch.tensor([2, 4]), torch.tensor(3)):
-        same_tensors(torch, splitjit.torch.tensor_split(x, sections, 1),
-                     torch.tensor_split(x, sections, 1), x)  # fmt: skip
-    for sizes in (
-        torch.tensor(2),
-        torch.tensor([2, 4]),
-        np.array([2, 4]),
-        np.int64(2),
-        range(2, 5, 2),
-    ):
-        for name in ("split", "split_with_sizes", "chunk"):
-            function, original = getattr(splitjit.torch, name), getattr(torch, name)
-            same_tensors(torch, outcome(function, x, sizes, 1), outcome(original, x, sizes, 1), x)
-
-
 SPARSE = {
     "coo": lambda torch: torch.arange(12.0).reshape(3, 4).to_sparse(),
     "hybrid": lambda torch: torch.arange(24.0).reshape(2, 3, 4).to_sparse(2),

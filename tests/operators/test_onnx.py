@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from splitjit import SplitError, SplitTypeError
-from splitjit._tensor_types import TENSOR_TYPES, tensor_type
+from splitjit._tensor_types import TENSOR_TYPES
 from splitjit.onnx import Split, SplitToSequence
 from tests.cases import tensor_dtype
 from tests.operators.common import lists
@@ -111,24 +111,6 @@ def test_types_that_no_version_has(operator, dtype):
         SplitTypeError, match=r"input of dtype .*: no version of Split\w* takes this type"
     ):
         operator(np.zeros(2, dtype))
-
-
-@pytest.mark.parametrize(
-    ("dtype", "name"),
-    [
-        (">f4", "tensor(float)"), (">i8", "tensor(int64)"), ("<c8", "tensor(complex64)"),
-        ("?", "tensor(bool)"), ("U7", "tensor(string)"), (">U7", "tensor(string)"),
-        (object, "tensor(string)"), ("T", "tensor(string)"),
-        (ml_dtypes.bfloat16, "tensor(bfloat16)"),
-        ("S7", None), ("V2", None), ("M8[s]", None), ("g", None),
-        (ml_dtypes.float8_e5m2, None), (ml_dtypes.int4, None), ([("a", "f4")], None),
-    ],
-)  # fmt: skip
-def test_tensor_type(dtype, name):
-    dtype = np.dtype(dtype)
-    if dtype == np.dtype("f8") and np.dtype("g") == dtype:
-        pytest.skip("longdouble is double on this platform")
-    assert tensor_type(dtype) == name
 
 
 def test_attributes_are_checked_at_construction():

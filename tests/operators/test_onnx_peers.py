@@ -1,7 +1,6 @@
 """The ONNX operators against onnx.reference, ONNX Runtime, OpenVINO and onnx's shape inference.
 
-Hypothesis draws models of every version and type that the peer accepts. The tests exclude the
-cases that a peer is known to get wrong (see docs/conformance.md), and name the reason there.
+The tests exclude the cases that a peer gets wrong (docs/conformance.md), and say so there.
 """
 
 import math

@@ -241,23 +241,6 @@ def test_one_dtype_is_no_list_of_dtypes(dtypes):
         splitjit.warmup(dtypes)
 
 
-CALLED_WRONG = {
-    "OpenVINO Split-1": [lambda: splitjit.openvino.Split(2), lambda: splitjit.openvino.Split(),
-                         lambda: splitjit.openvino.Split(num_splits=2)(X)],
-    "OpenVINO VariadicSplit-1": [lambda: splitjit.openvino.VariadicSplit(2),
-                                 lambda: splitjit.openvino.VariadicSplit()(X, 0)],
-    "ONNX Split": [lambda: splitjit.onnx.Split(2)],
-    "ONNX SplitToSequence": [lambda: splitjit.onnx.SplitToSequence(2)],
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("operator", CALLED_WRONG)
-def test_a_call_of_the_wrong_form_is_refused(operator):
-    for call in CALLED_WRONG[operator]:
-        with pytest.raises(SplitTypeError, match=f"^{operator}: arguments=.*(many|missing a)"):
-            call()
-
-
 def test_a_parameter_of_others_is_meant_by_its_value():
     for name, meant in (("indices_or_sections", "indices"), ("num_or_size_splits", "split")):
         for value in ([1, 2], np.array([1, 2])):

@@ -1,7 +1,4 @@
-"""For any state of the cache, a process runs kernels of this source for this processor, or none.
-
-The logger ``splitjit`` has a message for each rare event.
-"""
+"""For any state of the cache, a process runs kernels of this source for this processor, or none."""
 
 import gc
 import importlib.util
@@ -11,12 +8,8 @@ import os
 import platform
 import random
 import shutil
-import subprocess
-import sys
-import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -316,6 +309,7 @@ def test_code_for_a_generic_processor_runs_on_each_of_its_kind(digest, monkeypat
     assert digest() == before
 
 
+@pytest.mark.long
 def test_settings_of_the_compiler_do_not_change_kernels(tmp_path):
     """With NUMBA_OPT=0 of one process, all others were four times as slow."""
     others = {f"NUMBA_{name}": value for name, value in OTHER_CODE.items()}
@@ -414,48 +408,6 @@ def test_kernels_are_read_from_each_folder_and_written_to_the_first_writable_one
     kernel.with_name(f"{kernel.name}.compiling").touch()  # by another process, in any folder
     assert "plain" not in split().loaded
     assert not build
-
-
-ELSEWHERE = {
-    # It may read all files, because Python may be in root's home.
-    "another user": [
-        *("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"),
-        *("--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search"),
-    ],
-    "read-only mount": [
-        *("unshare", "--mount", "sh", "-c"),
-        'mount --bind -o ro "$HOME" "$HOME" && exec "$0" "$@"',
-    ],
-}
-
-
-@pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="needs root")
-@pytest.mark.parametrize("where", ELSEWHERE)
-def test_an_image_that_root_has_made(where, objects, monkeypatch):
-    """As docs/howto/first_call.md says. The process that runs it cannot write anywhere."""
-    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
-    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    with tempfile.TemporaryDirectory() as made:  # pytest's own folder is private
-        Path(made).chmod(0o755)
-        monkeypatch.setenv("HOME", made)
-        source = Path(splitjit.__file__).parent
-        package = shutil.copytree(source, Path(made) / source.name)
-        monkeypatch.setattr(kernel_files, "SOURCE", str(package / "_kernels"))
-        for name in KERNELS:
-            kernel_files.write(name, objects[name])
-        assert len(files_in(package, f"-{kernel_files._digest()}.o")) == len(KERNELS)
-        code = f"""
-import sys
-sys.path.insert(0, {made!r})
-{SPLIT}
-assert splitjit.__file__.startswith({made!r}) and not os.access({made!r}, os.W_OK)
-assert LOADER.loaded and not LOADER.compiled and "numba" not in sys.modules
-"""
-        command, options = ELSEWHERE[where], {"cwd": "/", "capture_output": True, "text": True}
-        if not shutil.which(command[0]) or subprocess.run([*command, "true"], **options).returncode:
-            pytest.skip("needs util-linux, and a root that is allowed to do this")
-        ended = subprocess.run([*command, sys.executable, "-c", code], **options)
-        assert not ended.returncode, ended.stderr
 
 
 def test_no_place_for_a_cache(split, build, tmp_path):

@@ -105,75 +105,6 @@ def test_the_decision_that_is_explained_is_carried_out(name, monkeypatch, torch)
     assert {*did} == {who}
 
 
-OUTS = {
-    # outputs for a (2, 6) tensor of float32: whether torch's own operator writes to them
-    "new": (lambda torch: [torch.zeros(2, 3), torch.zeros(2, 3)], True),
-    "one allocation": (lambda torch: list(torch.zeros(2, 2, 3)), True),
-    "strided": (lambda torch: [torch.zeros(2, 3), torch.zeros(3, 2).T], False),
-    "interleaved": (lambda torch: list(torch.zeros(2, 6).split(3, 1)), False),
-    "inference tensors": (lambda torch: inference(torch), False),
-    "another shape": (lambda torch: [torch.zeros(2, 3), torch.zeros(2, 4)], None),
-    "too few": (lambda torch: [torch.zeros(2, 3)], None),
-    "another dtype": (lambda torch: [torch.zeros(2, 3), torch.zeros(2, 3).int()], None),
-    "arrays": (lambda torch: [np.zeros((2, 3), np.float32)] * 2, None),
-    "one tensor twice": (lambda torch: [torch.zeros(2, 3)] * 2, None),
-    "overlapping": (lambda torch: [(y := torch.zeros(9))[:6].view(2, 3), y[3:].view(2, 3)], None),
-    "beyond the storage": (lambda torch: [torch.zeros(2, 3), shrunk(torch)], None),
-    "a lazy negative": (
-        lambda torch: [torch.zeros(2, 3), torch._neg_view(torch.zeros(2, 3))],
-        None,
-    ),
-    "a gradient": (lambda torch: [torch.zeros(2, 3), torch.zeros(2, 3).requires_grad_()], None),
-    "meta": (lambda torch: [torch.zeros(2, 3), torch.zeros(2, 3, device="meta")], None),
-    "sparse": (lambda torch: [torch.zeros(2, 3), torch.zeros(2, 3).to_sparse()], None),
-    "sparse rows": (lambda torch: [torch.zeros(2, 3), torch.zeros(2, 3).to_sparse_csr()], None),
-    "opaque": (lambda torch: [torch.zeros(2, 3), torch.zeros(2, 3).to_mkldnn()], None),
-    "nested": (
-        lambda torch: [torch.zeros(2, 3), torch.nested.nested_tensor([torch.zeros(3)] * 2)],
-        None,
-    ),
-    "a tensor": (lambda torch: torch.zeros(2, 2, 3), None),
-}
-
-
-def inference(torch):
-    with torch.inference_mode():
-        return [torch.zeros(2, 3), torch.zeros(2, 3)]
-
-
-def shrunk(torch):
-    x = torch.zeros(2, 3)
-    x.untyped_storage().resize_(20)
-    return x
-
-
-@pytest.mark.filterwarnings("ignore:Sparse", "ignore:The PyTorch API of nested")
-@pytest.mark.parametrize("name", OUTS)
-def test_the_outputs_that_the_operator_of_torch_writes(name, monkeypatch, torch):
-    """Others are left to kernels, or refused before anything is written."""
-    make, by_operator = OUTS[name]
-    x, out = torch.arange(12.0).view(2, 6), make(torch)
-    mode = torch.inference_mode(name == "inference tensors")
-    did, real = [], type(adapt(x)).made_by_operator
-    monkeypatch.setattr(type(adapt(x)), "made_by_operator", lambda *a: did.append(1) or real(*a))
-    with mode:
-        if by_operator is None:
-            assert_refused_alike(split, explain, x, 3, axis=1, out=out)
-            assert not did
-            assert not any(part.any() for part in out[:1])
-            return
-        assert (explain(x, 3, axis=1, out=out).strategy == "library") == by_operator
-        split(x, 3, axis=1, out=out)
-        assert (len(did) == 1) == by_operator
-        assert all(map(torch.equal, out, x.split(3, 1)))
-
-
-def test_no_parts_of_a_tensor_for_outputs_that_are_no_sequence(torch):
-    for out in (5, torch.zeros(0), iter(())):
-        assert_refused_alike(split, explain, torch.zeros(0), 3, out=out)
-    assert split(torch.zeros(0), 3, out=[]) == []
-
-
 FORKED = """
 import os, numpy as np, splitjit
 
@@ -218,20 +149,3 @@ def test_a_plan_explains_as_the_function_does(shape, given):
     found = plan.explain(x).as_dict()
     assert found["parts"] == 3
     assert set(found) == set(splitjit.Explanation.__slots__)
-
-
-def test_outputs_that_a_masked_array_refuses():
-    x = np.ma.masked_equal(np.arange(4.0), 2)
-    half = np.ma.zeros(2)
-    shared = [np.ma.array(x.data[:2]), half]
-    for out in ([half], [np.zeros(2)] * 2, [half, np.ma.zeros(3)], shared, 3):
-        assert_refused_alike(split, explain, x, 2, out=out)
-
-
-def test_outputs_that_a_tensor_refuses(torch):
-    x, half = torch.arange(4.0), torch.zeros(2)
-    second = [torch.zeros(3), torch.zeros(2, dtype=torch.int32), x[2:]]
-    for out in ([half], *([half, part] for part in second), [np.zeros(2), np.zeros(2)]):
-        assert_refused_alike(split, explain, x, 2, out=out)
-    meta = torch.zeros(4, device="meta")
-    assert_refused_alike(split, explain, meta, 2, out=[half, torch.zeros(2)])
