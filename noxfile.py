@@ -10,7 +10,6 @@ sessions. pytest gets the arguments after ``--``:
 
 import pathlib
 import shutil
-import time
 
 import nox
 
@@ -166,21 +165,18 @@ def workflows(session: nox.Session) -> None:
 
 @nox.session(default=False)
 def long(session: nox.Session) -> None:
-    """Run what takes too long for each change, and note the times in tests/README.md.
+    """Run what takes too long for each change; see tests/README.md.
 
     Arguments choose parts: ``nox --session long -- "guard pages" mutations``.
     """
     session.install(".", "--group", "test", "--group", "peers")
     for part in session.posargs or [*LONG, "mutations"]:
-        began = time.monotonic()
         if part == "mutations":
             session.run("python", "-m", "tests.mutations", "--sample", "60")
         else:
             arguments, numbers = LONG[part]
             env = {f"SPLITJIT_{name}": str(number) for name, number in numbers.items()}
             session.run("python", "-m", "pytest", "-n", "auto", *arguments, env=env)
-        minutes = (time.monotonic() - began) / 60
-        session.run("python", "tests/platforms/record.py", "--long", part, f"{minutes:.0f} min")
 
 
 @nox.session
