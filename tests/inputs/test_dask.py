@@ -31,7 +31,7 @@ def assert_parts(parts, x, plan):
         np.testing.assert_array_equal(result, x[index], strict=True)
 
 
-@pytest.mark.parametrize("chunk", [2, 5, -1])
+@pytest.mark.parametrize("chunk", [2, -1])
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_rules(case, chunk):
     x = np.arange(math.prod(case.shape), dtype=np.int16).reshape(case.shape)
@@ -288,7 +288,7 @@ else:
     python("-W", "error", "-c", code)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_processes():
     """Two worker processes of one thread each: Dask pickles the functions and the pieces."""
     distributed = pytest.importorskip("distributed")

@@ -467,7 +467,10 @@ unfinished = pytest.mark.skipif(IS_OLD, reason="this torch exports few models by
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("names", "axes"),
-    [(tuple(RULES), (0,)), (tuple(n for n in OTHER_LENGTHS if n != "chunk"), (0, 1))],
+    [
+        pytest.param(tuple(RULES), (0,), marks=pytest.mark.long),
+        (tuple(n for n in OTHER_LENGTHS if n != "chunk"), (0, 1)),
+    ],
 )
 @unfinished
 def test_exported_by_dynamo(names, axes, tmp_path):
@@ -493,7 +496,7 @@ def export(module, strict, dims=None):
     return torch.export.export(module.eval(), (numbers(4, 6),), **options)
 
 
-strictness = pytest.mark.parametrize("strict", [False, True])
+strictness = pytest.mark.parametrize("strict", [False, pytest.param(True, marks=pytest.mark.long)])
 
 
 @quiet
@@ -590,7 +593,15 @@ READ_AT_RUN_TIME = {
 
 @quiet
 @pytest.mark.slow
-@pytest.mark.parametrize("name", READ_AT_RUN_TIME)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(
+            name, marks=[pytest.mark.long] * name.startswith(("axis", "Variadic", "views"))
+        )
+        for name in READ_AT_RUN_TIME
+    ],
+)
 def test_compiled_for_numbers_in_a_tensor(name):
     """pytorch#122126: a graph is made without these numbers, and checks them when it runs."""
     if not hasattr(pytest.importorskip("torch.fx.experimental.symbolic_shapes"), "guard_or_false"):
