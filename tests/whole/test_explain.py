@@ -9,8 +9,7 @@ from splitjit._abi.thresholds import THRESHOLDS
 from splitjit._copy.how import How
 from splitjit._inputs.adapt import adapt
 from splitjit._runtime.loading import LOADER
-from tests.conftest import needs_fork, needs_kernels
-from tests.processes import run
+from tests.conftest import needs_kernels
 
 LARGE = (1024, 768)  # 3 MB of float32
 
@@ -103,28 +102,6 @@ def test_the_decision_that_is_explained_is_carried_out(name, monkeypatch, torch)
     for _ in range(2):
         split(x, num_splits=2, axis=1)
     assert {*did} == {who}
-
-
-FORKED = """
-import os, numpy as np, splitjit
-
-x = np.zeros((4096, 1536), np.float32)
-if os.fork():
-    raise SystemExit(os.waitstatus_to_exitcode(os.wait()[1]))
-try:
-    found = splitjit.explain(x, num_splits=3, axis=1)
-    assert found.strategy == "slices", found
-    assert "cannot be loaded now" in found.reason, found
-    os._exit(0)
-finally:
-    os._exit(1)
-"""
-
-
-@needs_kernels
-@needs_fork
-def test_a_forked_child_that_must_not_compile(tmp_path):
-    run(tmp_path, FORKED, NUMBA_CACHE_DIR=str(tmp_path))
 
 
 X = np.zeros(4)

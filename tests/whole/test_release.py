@@ -37,13 +37,14 @@ def as_conda(requirements):
     return {f"{CONDA_NAMES.get(r.name, r.name)} {r.specifier}" for r in parsed if not r.marker}
 
 
-def test_recipe_needs_what_the_project_needs(recipe):
+def test_the_recipe_has_the_version_and_needs_of_the_project(recipe):
     project, needs = PROJECT["project"], recipe["requirements"]
     python = f"python {project['requires-python']}"
     assert set(needs["run"]) == as_conda(project["dependencies"]) | {python}
     assert set(needs["host"]) >= as_conda(PROJECT["build-system"]["requires"])
     extras = [line for extra in project["optional-dependencies"].values() for line in extra]
     assert set(needs["run_constraints"]) == as_conda(extras)
+    assert recipe["package"]["version"] == splitjit.__version__
 
 
 def test_changelog_begins_with_this_version():
