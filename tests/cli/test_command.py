@@ -214,22 +214,6 @@ def test_refusals_are_one_line_and_write_nothing(x, cli, line, message):
     assert names() == before
 
 
-USAGE = "usage: python -m splitjit"
-
-
-@pytest.mark.parametrize(
-    ("line", "says"),
-    [
-        ("--help", USAGE),
-        ("split --help", "@128"),
-        ("check --help", USAGE),
-        ("--version", f"splitjit {splitjit.__version__}\n"),
-    ],
-)
-def test_help(cli, line, says):
-    assert says in cli(line).out
-
-
 # ---- files of many tensors ------------------------------------------------------------
 
 

@@ -181,15 +181,3 @@ for name in ("reference_ops", "SplitBackend"):
         "splitjit.onnx.reference_ops needs the onnx package: pip install onnx "
         "splitjit.onnx.SplitBackend needs the onnx package: pip install onnx"
     )
-
-
-@pytest.mark.slow
-def test_a_graph_of_torch_may_make_an_operator(torch):
-    x = torch.arange(6.0)
-
-    def function(x):
-        return Split(num_outputs=4, outputs=3)(x)
-
-    torch._dynamo.reset()
-    parts = torch.compile(function, backend="eager", fullgraph=True)(x)
-    assert lists(parts) == lists(function(x)) == [[0, 1], [2, 3], [4, 5]]

@@ -97,12 +97,6 @@ def test_names_that_windows_takes_for_others_are_refused(name, tmp_path, monkeyp
     assert not folder.exists()
 
 
-@pytest.mark.parametrize("name", ["console.npy", "a.con", "com10", "rank-0/a b.npy", ".a"])
-def test_other_names_are_not_refused(name, monkeypatch):
-    monkeypatch.setattr(sys, "platform", "win32")
-    staging.check_names({Path("o"): [name]})
-
-
 @pytest.mark.parametrize("has_it", [True, False], ids=["APFS", "network"])
 def test_files_reach_the_disk_on_macos(has_it, tmp_path, monkeypatch):
     fcntl = pytest.importorskip("fcntl")
