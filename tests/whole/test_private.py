@@ -1,4 +1,4 @@
-"""Private parts of Numba, llvmlite, NumPy and CPython that the package uses, one test for each."""
+"""Private parts of Numba, llvmlite, NumPy and CPython: what happens if one is gone."""
 
 import ctypes
 import functools
