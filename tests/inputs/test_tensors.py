@@ -14,7 +14,6 @@ import pytest
 import splitjit
 from splitjit import SplitError, SplitTypeError, plan_split, split, split_into
 from tests.conftest import call_at, new_pool
-from tests.inputs.common import operators
 
 torch = pytest.importorskip("torch")
 
@@ -262,16 +261,6 @@ def test_bindings_of_tensors_and_of_arrays_do_not_mix():
         plan.bind(plan.empty(np.int16))(torch.ones(4, dtype=torch.bfloat16))
     with pytest.raises(SplitError, match=r"a sequence of ndarrays; pass out\[0\].numpy\(\)"):
         split(np.ones(4, "f4"), 2, out=[torch.zeros(2)] * 2)
-
-
-def test_operators():
-    x = torch.arange(6.0).to(torch.bfloat16)
-    for run in operators(axis=0):
-        assert all(same(a, b) for a, b in zip(run(x), torch.split(x, 2), strict=True))
-    with pytest.raises(SplitTypeError, match="torch.bfloat16.*opset=13"):
-        splitjit.onnx.Split(opset=11, outputs=2)(x)
-    with pytest.raises(SplitTypeError, match="torch.float8_e5m2.*use splitjit.split"):
-        splitjit.onnx.Split(num_outputs=2)(x.to(torch.float8_e5m2))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.complex64, torch.bool])

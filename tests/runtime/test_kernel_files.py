@@ -301,14 +301,6 @@ def test_features_that_a_virtual_machine_lacks_are_never_used(monkeypatch):
     assert processor() == ("haswell", "-avx2,-avx512f,-rtm")
 
 
-def test_code_for_a_generic_processor_runs_on_each_of_its_kind(digest, monkeypatch):
-    monkeypatch.setenv("NUMBA_CPU_NAME", "generic")
-    before = digest()
-    monkeypatch.setattr(*CHANGES["processor"])
-    monkeypatch.setattr(*CHANGES["features"])
-    assert digest() == before
-
-
 @pytest.mark.long
 def test_settings_of_the_compiler_do_not_change_kernels(tmp_path):
     """With NUMBA_OPT=0 of one process, all others were four times as slow."""

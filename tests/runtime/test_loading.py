@@ -99,25 +99,6 @@ for margin in range(100, 1, -1):
         errors.append(type(error))
 assert set(errors) == {RecursionError}, set(errors)
 """,
-    "a core that cannot be loaded is not tried at each split": """
-load, tries = LOADER._load, 0
-
-def fail(name, *arguments, **options):
-    global tries
-    if name == "core":
-        tries += 1
-        raise RuntimeError("no such kernel")
-    return load(name, *arguments, **options)
-
-LOADER._load = fail
-for _ in range(5):
-    check(large, 3)
-assert tries == 1, tries
-LOADER._load = load
-splitjit.warmup(["u1"])
-check(large, 3)
-assert threads.TEAM.word(shared.AT.started).value == 1
-""",
 }
 
 

@@ -7,14 +7,11 @@ import pytest
 
 from benchmarks import (
     busy,
-    checkpoints,
     contenders,
-    documentation,
     gate,
     harness,
     in_program,
     landscape,
-    mechanisms,
     processes,
     report,
     threads,
@@ -83,14 +80,6 @@ def test_a_tool_prints_a_table(tool, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", [tool.__name__, *SMALLEST[tool].split(), LAST[tool]])
     tool.main()
     assert re.search(r"^\| --", capsys.readouterr().out, re.M)
-
-
-@pytest.mark.parametrize("tool", [checkpoints, documentation, gate, mechanisms])
-def test_a_longer_tool_starts(tool, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["tool", "--help"])
-    with pytest.raises(SystemExit, match="0"):
-        tool.main()
-    assert "usage:" in capsys.readouterr().out
 
 
 def test_all_cases_split_the_whole_axis():
