@@ -10,7 +10,6 @@ sessions. pytest gets the arguments after ``--``:
 
 import pathlib
 import shutil
-import time
 
 import nox
 
@@ -122,6 +121,12 @@ def prereleases(session: nox.Session) -> None:
     run_tests(session, "all", "-m", ALL)
 
 
+ELSEWHERE = ["on_macos", "one_core", "space_is_reserved"]
+ELSEWHERE += ["fork", "a_child", "SIGHUP", "does_not_report_its_memory"]
+ELSEWHERE += ["permissions_of_the_input", "owner_of_the_input"]
+"""Parts of the names of tests of what the simulated systems lack, or do otherwise."""
+
+
 @nox.session
 @nox.parametrize("system", [nox.param(name, id=name) for name in ("windows", "macos")])
 def simulated(session: nox.Session, system: str) -> None:
@@ -132,7 +137,8 @@ def simulated(session: nox.Session, system: str) -> None:
         "PYTHONPATH": "tests/elsewhere",
         "NUMBA_CACHE_DIR": str(pathlib.Path(session.create_tmp()).absolute() / "kernels"),
     }
-    run_tests(session, "quick tests", "-m", "not slow", env=settings)
+    chosen = ["-m", "not slow", "-k", f"not ({' or '.join(ELSEWHERE)})"]
+    run_tests(session, "quick tests", *chosen, env=settings)
 
 
 @nox.session
@@ -159,21 +165,18 @@ def workflows(session: nox.Session) -> None:
 
 @nox.session(default=False)
 def long(session: nox.Session) -> None:
-    """Run what takes too long for each change, and note the times in tests/README.md.
+    """Run what takes too long for each change; see tests/README.md.
 
     Arguments choose parts: ``nox --session long -- "guard pages" mutations``.
     """
     session.install(".", "--group", "test", "--group", "peers")
     for part in session.posargs or [*LONG, "mutations"]:
-        began = time.monotonic()
         if part == "mutations":
             session.run("python", "-m", "tests.mutations", "--sample", "60")
         else:
             arguments, numbers = LONG[part]
             env = {f"SPLITJIT_{name}": str(number) for name, number in numbers.items()}
             session.run("python", "-m", "pytest", "-n", "auto", *arguments, env=env)
-        minutes = (time.monotonic() - began) / 60
-        session.run("python", "tests/platforms/record.py", "--long", part, f"{minutes:.0f} min")
 
 
 @nox.session

@@ -1,7 +1,4 @@
-"""The case table: the sizes that each rule gives, and the arguments that it refuses.
-
-Unit tests, differential tests and the tests of the operators share this table.
-"""
+"""The case table: the sizes that each rule gives, and the arguments that it refuses."""
 
 import os
 import re

@@ -26,58 +26,12 @@ ROOT = Path(__file__).parents[1]
 UNTRACKED = pytest.StashKey[set]()
 """The files of the checkout before the run that git neither tracks nor ignores."""
 
-SYSTEM = os.environ.get("SPLITJIT_SYSTEM")
-"""The simulated system, see tests/elsewhere."""
-
-DIFFERENCES = {
-    # part of the names of tests: why they may fail there
-    "windows": {
-        "on_macos": "tests macOS",
-        "SIGHUP": "Windows has no SIGHUP",
-        "fork": "Windows has no forks, so splitjit is told of none",
-        "test_a_child": "forks, too",
-        "test_one_core": "Windows does not tell which cores are allowed",
-        "test_space_is_reserved": "only Linux reserves space",
-        "does_not_report_its_memory": "replaces a function that Windows lacks",
-        "permissions_of_the_input": "Windows has other permissions",
-        "owner_of_the_input": "Windows has other owners",
-        "left_alone[new-writable]": "Windows has other permissions",
-        "left_alone[force-writable]": "Windows has other permissions",
-        "costs_no_more": "counts the calls of the simulation, too",
-    },
-    "macos": {
-        "test_one_core": "macOS does not tell which cores are allowed",
-        "test_space_is_reserved": "only Linux reserves space",
-        "costs_no_more": "counts the calls of the simulation, too",
-    },
-}
-
-
-SKIPPED = "splitjit/skipped"
-"""Where pytest's cache has the tests and files that were skipped because a library was missing."""
-
-
-def pytest_addoption(parser):
-    """Let .ci/run continue after a default run."""
-    help = "run only the tests that the last run skipped for a missing library"
-    parser.addoption("--rest", action="store_true", help=help)
-
 
 def pytest_collection_modifyitems(config, items):
-    """Leave out long tests, unless ``-m`` names them; on a simulated system, let tests fail."""
-    wanted = items[:]
+    """Leave out long tests, unless ``-m`` names them."""
     if "long" not in config.option.markexpr:
-        wanted = [item for item in items if not item.get_closest_marker("long")]
-    if config.option.rest:
-        skipped = {*config.cache.get(SKIPPED, [])}
-        wanted = [item for item in wanted if skipped & {item.nodeid, item.parent.nodeid}]
-    kept = set(wanted)
-    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
-    items[:] = wanted
-    for item in items:
-        for name, reason in DIFFERENCES.get(SYSTEM, {}).items():
-            if name in item.name:
-                item.add_marker(pytest.mark.xfail(reason=reason, strict=False))
+        config.hook.pytest_deselected(items=[i for i in items if i.get_closest_marker("long")])
+        items[:] = [item for item in items if not item.get_closest_marker("long")]
 
 
 def untracked():
@@ -103,21 +57,15 @@ def pytest_sessionfinish(session):
         print(f"\ntests left these files in the checkout: {', '.join(sorted(left))}")
 
 
-def pytest_terminal_summary(terminalreporter, config):
-    """Name the missing libraries in one line, with the number of tests that need them."""
-    libraries, tests, files = set(), [], []
-    for report in terminalreporter.stats.get("skipped", []):
-        found = re.search("could not import '([^'.]+)", str(report.longrepr))
-        if found:
-            libraries.add(found[1])
-            (tests if isinstance(report, pytest.TestReport) else files).append(report.nodeid)
-    if libraries:
-        terminalreporter.write_line(
-            f"{len(tests)} tests and {len(files)} test files were skipped, because these libraries "
-            f"are missing: {', '.join(sorted(libraries))} (python -m pip install --group peers)"
+def pytest_terminal_summary(terminalreporter):
+    """Name the libraries that are missing, so that tests were skipped."""
+    skipped = [str(report.longrepr) for report in terminalreporter.stats.get("skipped", [])]
+    missing = {name for text in skipped for name in re.findall("could not import '([^'.]+)", text)}
+    if missing:
+        said = (
+            f"tests were skipped, because these libraries are missing: {', '.join(sorted(missing))}"
         )
-    if hasattr(config, "cache"):
-        config.cache.set(SKIPPED, tests + files)
+        terminalreporter.write_line(f"{said} (python -m pip install --group peers)")
 
 
 settings.register_profile(

@@ -1,9 +1,7 @@
 """Splits between protected pages: an access outside of a buffer ends the process.
 
-``python -m tests.guarded ROUTE FIRST LAST LOG`` runs the cases from number FIRST to LAST - 1. It
-writes each number to LOG before the case begins, so after a crash LOG names the case. At the end,
-it prints how many chunks helpers have copied.
-kernels/test_memory.py runs this module.
+``python -m tests.guarded ROUTE FIRST LAST LOG`` runs the cases from number FIRST to LAST - 1. After
+a crash, LOG has the number of the case. At the end, it prints how many chunks helpers have copied.
 """
 
 from __future__ import annotations

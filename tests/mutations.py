@@ -1,14 +1,8 @@
 """Mutation tests: put one defect at a time where a wrong byte can come from, and run the tests.
 
 ``python -m tests.mutations --sample 60`` tries 60 defects in a quarter of an hour; ``--list``
-names all of them. A defect is an operator of this script at a place in a function: a comparison
-that includes its bound, a sum that is a difference, a number greater by one, a statement left out.
-So the functions may change without a change here. ``python -m tests.mutations NAME…`` tries those
-whose names begin with a NAME, such as ``_kernels/loops/runs.py::stream_runs``.
-
-The tests of a defect must end by a failure, a signal or the time limit; else it has survived. Some
-survivors are no defects: they change only the speed, or the order of writes. The rest needs a test.
-The exit status is 1 if more survive than `SURVIVORS` allows.
+names all, and a NAME, such as ``_kernels/loops/runs.py::stream_runs``, tries those that begin so.
+Some survivors are no defects: they change only the speed, or the order of writes.
 """
 
 from __future__ import annotations

@@ -1,18 +1,10 @@
 """Generated functions: a call of `split` changes no statement around it in compiled code.
 
-``python -m tests.neighbours FIRST LAST [SECONDS]`` makes the functions from number FIRST to
-LAST - 1, and stops early after SECONDS. The number of a function is its random seed. Each function
-has statements with effects, errors among them, around calls of `split` and `split_into`; the first
-functions have all effects, and each error. Each function runs three ways, which must have the same
-effects:
-
-- compiled, with the calls;
-- compiled, without the calls: a call that is refused is replaced by a call of `refused`;
-- as Python.
-
-If Numba inlines something of the function itself, such as a closure, or if the function is
-parallel, Numba removes statements whose values are unused. Then only the compiled functions have to
-agree. njit/test_neighbours.py runs this module.
+``python -m tests.neighbours FIRST LAST [SECONDS]`` makes the functions with these random seeds.
+Each has statements with effects, errors among them, around calls of `split` and `split_into`. It
+runs compiled with the calls, compiled without them, and as Python, with the same effects. Numba
+removes unused statements itself if it inlines or parallelizes something of the function: then only
+the compiled functions have to agree.
 """
 
 from __future__ import annotations

@@ -77,21 +77,26 @@ def have(count):
     CORES[0] = (1 << count) - 1
     threads.TEAM.limits_until = float("-inf")
 
+def assembled(name, code):  # in milliseconds; Numba takes a second
+    from llvmlite import binding
+
+    binding.initialize_native_target()
+    binding.initialize_native_asmprinter()
+    machine = binding.Target.from_default_triple().create_target_machine()
+    engine = binding.create_mcjit_compiler(binding.parse_assembly(code), machine)
+    engine.finalize_object()
+    return engine, engine.get_function_address(name)
+
 def make_cores():  # before kernels are loaded
-    import numba
-    from numba import types
-    from splitjit._kernels.ir.intrinsics import words_at
-
-    address = CORES.ctypes.data
-
-    @numba.cfunc(types.int32(types.int32, types.intp, types.intp))
-    def get_affinity(thread, nbytes, mask):
-        for i in range(16):
-            words_at(mask)[i] = words_at(address)[i]
-        return 128
-
-    loading.python_functions()["sched_getaffinity"] = get_affinity.address
-    return get_affinity
+    engine, address = assembled("get_affinity", f'''
+declare i8* @memcpy(i8*, i8*, i64)
+define i32 @get_affinity(i32 %thread, i64 %nbytes, i8* %mask) {{
+    %cores = inttoptr i64 {CORES.ctypes.data} to i8*
+    %copied = call i8* @memcpy(i8* %mask, i8* %cores, i64 128)
+    ret i32 128
+}}''')
+    loading.python_functions()["sched_getaffinity"] = address
+    return engine
 """
 TWO_CORES = (
     CORES

@@ -108,10 +108,3 @@ def test_an_output_that_was_changed_in_place_is_refused(change, numbers):
     with pytest.raises(SplitError, match=r"out\[1\] (of|is)"):
         into(x + 1)
     assert out[1].tobytes() == before
-
-
-def test_dask_arrays_are_refused():
-    array = pytest.importorskip("dask.array")
-    plan = plan_split((6,), 3)
-    with pytest.raises(SplitError, match="dask"):
-        plan.bind(plan.empty(float))(array.zeros(6))

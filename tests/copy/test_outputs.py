@@ -55,7 +55,7 @@ def test_parts_that_start_anywhere_in_a_cache_line(route, sizes):
                     assert (whole[ends[p] :] == 0x5A).all()
 
 
-@pytest.mark.parametrize("how", ["out", pytest.param("bind", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("how", ["out", pytest.param("bind", marks=pytest.mark.long)])
 @given(drawn=strided(), data=st.data())
 def test_parts_are_written_in_place_whatever_the_strides(how, route, drawn, data):
     x, sizes, axis = drawn

@@ -104,15 +104,6 @@ def test_the_compiled_rule_accepts_no_shared_memory(warm, drawn):
     assert is_apart == are_surely_apart(parts[::-1], axis)
 
 
-@needs_kernels
-def test_columns_are_apart_only_within_a_row(warm):
-    """Rows of 4 bytes, one every 8 bytes; with other starts, a row meets one, or the next row."""
-    memory = np.zeros(60, np.uint8)
-    first, *others = [as_strided(memory[i:], (4, 4), (8, 1)) for i in range(13)]
-    found = [i + 1 for i, part in enumerate(others) if are_surely_apart([part, first], 1)]
-    assert found == [4]
-
-
 PARENTS = {
     "C": lambda x: x,
     "F": lambda x: np.asfortranarray(x),

@@ -1,8 +1,6 @@
 """One table of outputs that share memory: refused on every way, before the first byte.
 
-The ways are those of kernels and NumPy (plain tensors and arrays), and those of the library that
-owns the memory. Each case gets memory of 48 numbers: the input takes the first 24, as an array of
-shape (4, 6), and the outputs have the shape (4, 3).
+The input takes the first 24 of 48 numbers, as an array of shape (4, 6); outputs have shape (4, 3).
 """
 
 from contextlib import nullcontext

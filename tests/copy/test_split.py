@@ -14,7 +14,6 @@ from splitjit._abi.kernels import INTERLEAVED
 from tests.cases import CASES, REFUSALS
 from tests.conftest import needs_kernels
 from tests.hostile import foreign
-from tests.processes import python
 
 RECORD = np.dtype([("a", ">i4"), ("b", "S3", (2,))], align=True)
 DTYPES = [
@@ -317,22 +316,6 @@ def test_warmup_leaves_nothing_to_compile():
                     split(x[::2], num_splits=parts, axis=-1)
         split(np.full(10**6, "a", object), 1000)
     assert not recorder.buffer
-
-
-@needs_kernels
-def test_the_first_split_after_warmup_is_compiled():
-    code = """
-import numpy as np, splitjit
-from splitjit._abi import structs
-from splitjit._copy import slices
-splitjit.warmup(["f4"])
-structs.READS_ARRAYS or exit()  # NumPy makes arrays that compiled code cannot read
-slices.fresh = None  # NumPy's way
-x = np.arange(2.0**15).reshape(2**14, 2)  # smaller ones are first copied by NumPy
-first, second = splitjit.split(x, [1, 1], axis=1)
-assert np.array_equal(first, x[:, :1]) and np.array_equal(second, x[:, 1:])
-"""
-    python("-c", code)
 
 
 WRONG = [

@@ -1,15 +1,17 @@
 """The examples of the documentation run, and print the output that the pages show."""
 
+import ast
 import doctest
 import re
 import shlex
 from importlib import import_module
-from pkgutil import resolve_name
 
 import pytest
 
+import splitjit
 from splitjit._cli.main import main
 from splitjit._cli.parser import make_parser
+from splitjit._plan.rules import PARAMETERS
 from tests.conftest import ROOT, load_module
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), ROOT / "examples/README.md"]
@@ -60,40 +62,6 @@ def test_the_reference_has_everything_public(module):
     assert sorted(names) == sorted(import_module(f"splitjit{module}").__all__)
 
 
-def test_the_reference_in_the_repository_describes_what_the_site_lists():
-    for module in ("sphinx", "torch", "onnx", "dask.array"):
-        pytest.importorskip(module)
-    file = ROOT / "docs" / "tools" / "reference.py"
-    reference = load_module(file)
-    text = reference.PAGE.read_text("utf-8")
-    assert reference.written(text) == text, f"python {file.relative_to(ROOT)} writes it"
-
-
-def test_the_header_of_the_site_shows_the_reference():
-    settings = (ROOT / "docs" / "conf.py").read_text("utf-8")
-    count = int(re.search(r'"header_links_before_dropdown": (\d+)', settings)[1])
-    tree = (ROOT / "docs" / "index.md").read_text("utf-8").split("{toctree}\n:hidden:\n\n")[1]
-    assert "reference" in tree.splitlines()[:count]
-
-
-@pytest.mark.parametrize(
-    "inventory", sorted((ROOT / "docs" / "inventories").glob("*.inv")), ids=lambda file: file.stem
-)
-def test_names_of_other_libraries_exist(inventory):
-    pytest.importorskip(inventory.stem, minversion={"numpy": "2.1"}.get(inventory.stem))
-    lines = inventory.read_text("utf-8").splitlines()
-    for name in [line.split()[0] for line in lines if not line.startswith("#")]:
-        assert resolve_name(name)
-
-
-def test_pre_commit_runs_the_linters_of_ci():
-    yaml = pytest.importorskip("yaml")
-    config = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text("utf-8"))
-    hooks = {hook["entry"].split()[0] for repo in config["repos"] for hook in repo["hooks"]}
-    steps = (ROOT / ".ci" / "run").read_text("utf-8").splitlines()
-    assert hooks == {step.split()[0] for step in steps if re.match("ruff|mypy|basedpyright", step)}
-
-
 def without_code(page):
     """Return the text of a page without blocks of code and other literals."""
     return re.sub(r"^ *```.*?^ *```|`[^`\n]*`", "", page.read_text("utf-8"), flags=re.M | re.S)
@@ -115,27 +83,6 @@ def test_links_lead_somewhere(page):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_pages_read_well_as_plain_files(page):
-    """In the repository, directives of Sphinx would stand as code; comments are not shown."""
-    shown = re.sub(r"<!--.*?-->", "", page.read_text("utf-8"), flags=re.S)
-    assert not re.findall(r"^ *(?:`{3,}|:{3,})\{.*|^\.\. .*|\{[\w:]+\}`.*", shown, re.M)
-    for comment in re.findall(r"<!-- in the repository -->(.*?-->)", page.read_text("utf-8"), re.S):
-        assert "<!-- on the site:" in comment
-
-
-@pytest.mark.parametrize("folder", ["docs", "examples", "benchmarks", "splitjit"])
-def test_extras_are_quoted(folder):
-    """Some shells take brackets as a pattern of file names, and find none."""
-    for file in {*PAGES, *ROOT.glob(f"{folder}/**/*.md"), *ROOT.glob(f"{folder}/**/*.py")}:
-        text = file.read_text("utf-8")
-        assert not re.findall(r"pip\s+install\s+(?:-\S+\s+)*[\w.]*\[", text), file
-
-
-def test_readme_is_short():
-    assert len(PAGES[0].read_text("utf-8").splitlines()) <= 150
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_files_that_pages_name_exist(page):
     text = page.read_text("utf-8")
     names = re.findall(r"\b(?:splitjit|tests|docs|benchmarks|examples)/[\w./-]*\w\.\w+", text)
@@ -143,15 +90,20 @@ def test_files_that_pages_name_exist(page):
     assert not [name for name in names if not (ROOT / name).exists()]
 
 
-def test_times_are_only_where_they_are_measured_again():
-    """They would grow old in code and prose. Scripts write the tables of the documentation."""
-    time = re.compile(r"^(?!\| ).*(?<![\w.])[\d.]*\d\s(µs|ms|s\b|seconds)", re.M)
-    texts = [ROOT / name for name in ("README.md", "docs/index.md", "docs/performance.md")]
-    files = [*(ROOT / "splitjit").rglob("*.py"), *texts]
-    found = {file.name for file in files if time.search(file.read_text("utf-8"))}
-    estimates = {"on_kernels.py"}  # for users who wait
-    # The periods of a quota, and the figures that set the thresholds
-    assert found <= estimates | {"threads.py", "thresholds.py"}
+def test_the_table_of_rules_shows_what_the_rules_give():
+    pictures = load_module(ROOT / "docs" / "tools" / "pictures.py")
+    shown = [row["7 into 3 gives"] for row in pictures.table("rules")]
+    assert len(shown) == len(PARAMETERS)
+    for cell in shown:
+        rule, parts = cell.removeprefix("`").split("`: ")
+        keyword, _, value = rule.rpartition("=")
+        arguments = {keyword or "split": ast.literal_eval(value)}
+        if parts == "an error":
+            with pytest.raises(splitjit.SplitError):
+                splitjit.plan_split((7,), **arguments)
+        else:
+            sizes = splitjit.plan_split((7,), **arguments).sizes
+            assert parts == ", ".join(map(str, sizes))
 
 
 def test_pages_show_what_was_measured():

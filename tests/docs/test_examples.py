@@ -1,6 +1,5 @@
 """Run every script of examples/ as users do; each script checks its own results."""
 
-import importlib.util
 import os
 import re
 import shutil
@@ -35,7 +34,7 @@ SAYS = {
     "torch_module": (r"gradient of the weight \(96, 64\) equals that of torch\.split", ["torch"]),
 }
 
-LONG = ["inside_njit"]
+LONG = ["inside_njit", "reference_evaluator"]
 
 
 def run(script, folder):
@@ -61,30 +60,7 @@ def test_prints_what_it_checked(name, tmp_path):
     assert any(re.fullmatch(line, text) for text in printed), printed
 
 
-def test_model_of_onnx_takes_the_place_of_an_exported_one(tmp_path):
-    pytest.importorskip("onnx")
-    if not importlib.util.find_spec("torch"):
-        pytest.skip("without torch, test_prints_what_it_checked runs this path")
-    source = (EXAMPLES / "reference_evaluator.py").read_text()
-    script = tmp_path / "source" / "without_torch.py"
-    script.parent.mkdir()
-    script.write_text(re.sub("(?m)^can_export = .*$", "can_export = False", source))
-    assert run(script, tmp_path)[-1] == "output (5, 3) equals that of PyTorch"
-
-
-def test_none_is_left_out():
-    assert {script.stem for script in EXAMPLES.glob("*.py")} == set(SAYS)
-
-
-def test_the_page_of_the_examples_describes_each():
-    text = (EXAMPLES / "README.md").read_text("utf-8")
-    rows = []
-    for script in sorted(EXAMPLES.glob("*.py")):
-        title, _, _, about = script.read_text("utf-8").removeprefix('"""').splitlines()[:4]
-        rows.append(f"| [{title}]({script.name}) | {about} |")
-    assert [line for line in text.splitlines() if line.startswith("| [")] == rows
-
-
+@pytest.mark.long
 def test_the_notebook_shows_what_it_prints():
     for package in ("nbclient", "ipykernel", "matplotlib", "torch"):
         pytest.importorskip(package)

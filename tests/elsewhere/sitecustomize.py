@@ -1,12 +1,8 @@
 """Let the package see another system: ``SPLITJIT_SYSTEM=windows``, or ``macos``.
 
-Python imports this module when it starts, if ``PYTHONPATH`` has its folder. So child processes see
-the other system, too. Only the modules of splitjit do: Numba, NumPy and the tests still run on the
-system that is there. `nox -s simulated` runs the tests so; tests/conftest.py lists the differences.
-
-A module of splitjit gets its own `import` statement. For the modules below, this statement returns
-a stand-in that lacks what the other system lacks. All else comes from the real module, so tests can
-still replace it there.
+Python imports this module when it starts, if ``PYTHONPATH`` has its folder. The modules of splitjit
+get an `import` statement that returns stand-ins without what the other system lacks. Numba, NumPy
+and the tests run on the real system.
 """
 
 import builtins

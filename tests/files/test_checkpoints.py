@@ -141,14 +141,6 @@ def test_flat_names_hold_all_tensors_of_a_rank(model, tmp_path, name):
         np.testing.assert_array_equal(x, whole[key], strict=True)
 
 
-def test_names_with_parts(model, tmp_path):
-    name = "rank-{rank}-part-{part}-{stem}.safetensors"
-    planned = files.split_files(model, num_splits=2, tensors=TENSORS, name=name, out=tmp_path)
-    names = sorted(path.name for path in planned.targets)
-    assert names[0] == "rank-0-part-0-model-0.safetensors"
-    assert len(names) == 4
-
-
 @pytest.mark.parametrize("metadata", [None, {"format": "np"}])
 def test_files_may_have_different_metadata_but_merged_ones_must_not(model, tmp_path, metadata):
     tensors = sn.load_file(model / "model-1.safetensors")
@@ -270,16 +262,6 @@ def test_two_names_of_one_file(model, kind):
     (model / "model-1.safetensors").unlink()
     getattr(model / "model-1.safetensors", kind)(model / "model-0.safetensors")
     split_refused(model, "holds it, unlike the index", tensors=TENSORS)
-
-
-def test_links_in_a_cycle(model, tmp_path):
-    (model / "model-1.safetensors").unlink()
-    (model / "model-1.safetensors").symlink_to(model / "link.safetensors")
-    (model / "link.safetensors").symlink_to(model / "model-1.safetensors")
-    split_refused(model, r"model-1\.safetensors", tensors=TENSORS, error=OSError)
-    (model / INDEX).unlink()
-    (model / INDEX).symlink_to(model / INDEX)
-    split_refused(model / INDEX, INDEX, error=(OSError, RuntimeError))
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes")
@@ -487,24 +469,6 @@ def test_patterns_for_codes_do_not_cut_their_table(tmp_path, codes, table):
         assert "vq_scales is copied whole" in warning
 
 
-SIBLINGS = {
-    **{"q._weight_qdata": "q._weight_scale", "q.weight._data": "q.weight._scale"},
-    **{"q.W_q": "q.zero", "experts.down_proj_blocks": "experts.down_proj_scales"},
-    **{"experts.down_proj": "experts.down_proj_scale_inv"},
-    **{"mlp1_weight.blocks": "mlp1_weight.scales", "attn.proj_weight": "attn.proj_bias"},
-}
-
-
-@pytest.mark.parametrize(("weight", "other"), SIBLINGS.items())
-def test_warnings_about_weights_of_other_names(tmp_path, weight, other):
-    held = {f"l.0.{weight}": WEIGHT, f"l.0.{other}": np.zeros(8, "f4")}
-    sn.save_file(held, tmp_path / "m.safetensors")
-    for tensors, warns in (([f"*.{weight}"], 1), (["*"], 0)):
-        planned = files.plan_files(tmp_path / "m.safetensors", num_splits=2, tensors=tensors)
-        expected = [f"l.*.{other} is copied whole, but l.*.{weight} is split along axis 0"] * warns
-        assert [*planned.warnings] == expected
-
-
 FUSED = [
     # the shape of each weight, patterns, whether they are warned about
     ({"qkv_proj": (12, 4)}, ["*.weight", "*.bias"], True),
@@ -531,27 +495,7 @@ def test_warnings_about_fused_weights(tmp_path, weights, patterns, warns):
     assert ["usually fused" in line for line in planned.warnings] == [True] * warns
 
 
-def test_a_warning_about_a_fused_weight_that_is_alone_in_its_file(tmp_path):
-    sn.save_file({"l.0.qkv_proj.weight": np.zeros((12, 4), "f4")}, tmp_path / "m.safetensors")
-    planned = files.plan_files(tmp_path / "m.safetensors", num_splits=2, tensors=["*"])
-    assert "usually fused" in "".join(planned.warnings)
-
-
 # ---- join -----------------------------------------------------------------------------
-
-
-def test_join_npy(tmp_path, capsys):
-    np.save(tmp_path / "x.npy", np.arange(20).reshape(4, 5))
-    targets = files.split_files(tmp_path / "x.npy", num_splits=5, axis=-1).targets
-    joined = tmp_path / "j.npy"
-    arguments = ["join", *map(str, targets), "--axis=-1", f"--out={joined}"]
-    assert main(arguments) == 0
-    assert joined.read_bytes() == (tmp_path / "x.npy").read_bytes()
-    assert capsys.readouterr().out == f"{joined}: {joined.stat().st_size} bytes\n"
-    assert main(arguments) == 2
-    assert "exists; --force overwrites it" in capsys.readouterr().err
-    assert main([*arguments, "--force", "--quiet"]) == 0
-    assert capsys.readouterr() == ("", "")
 
 
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
@@ -634,23 +578,6 @@ def test_join_does_not_guess(model, tmp_path, capsys, kind):
 
 
 # ---- the module -----------------------------------------------------------------------
-
-
-def test_plan_files_is_what_a_dry_run_shows(model, capsys):
-    planned = files.plan_files(str(model), num_splits=2, tensors=TENSORS, layout="ranks")
-    (plan,) = [one for one in planned.files[0].tensors if one.name == "layers.0.qkv.weight"]
-    assert (plan.shape, plan.dtype, plan.axis) == ((16, 8), "F32", 0)
-    assert plan.sections == ((4, 4), (2, 2), (2, 2))
-    assert plan.part_shapes == ((8, 8), (8, 8))
-    assert planned.files[0].paths == (model / "model-0.safetensors",)
-    ranks = [model / f"rank-{i}" for i in range(2)]
-    assert planned.files[0].targets == tuple(rank / "model-0.safetensors" for rank in ranks)
-    arguments = [f"--tensor={pattern}" for pattern in TENSORS]
-    main(["split", str(model), "--num-splits=2", "--layout=ranks", "--dry-run", *arguments])
-    printed = capsys.readouterr().out
-    assert "  layers.0.qkv.weight: (16, 8) F32, axis 0 in 3 sections, into 2 x (8, 8)" in printed
-    assert all(str(target) in printed for target in planned.targets)
-    assert not (model / "rank-0").exists()
 
 
 NAMES = ["x.safetensors", "{rank}.npy", "{rank}/x.safetensors", "../{rank}.safetensors"]

@@ -62,7 +62,7 @@ DTYPES = [
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@settings(max_examples=settings.default.max_examples // 5)
+@settings(max_examples=settings.default.max_examples // 10)
 @given(st.data())
 def test_parts_are_those_of_split_and_join_to_the_file(dtype, data):
     dtype, tile = np.dtype(dtype), data.draw(st.sampled_from([1, 100, 1 << 20]))
@@ -420,7 +420,7 @@ print((peak() - before) * unit)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("kind", "axis"), [("npy", 0), ("npy", 1), ("npz", 1), ("safetensors", 1)])
+@pytest.mark.parametrize(("kind", "axis"), [("npy", 1), ("npz", 1), ("safetensors", 1)])
 def test_peak_memory(tmp_path, kind, axis):
     pytest.importorskip("resource")
     if shutil.disk_usage(tmp_path).free < 1 << 30:

@@ -1,8 +1,4 @@
-"""Presets for families without a plan in transformers: models computed by ranks in lockstep.
-
-Each rank is a thread that runs the model with its own parts. Where a part has only a share of the
-input features, the ranks add up what they compute, as an engine does.
-"""
+"""Presets for families without a plan in transformers: each rank is a thread with its own parts."""
 
 import copy
 import threading
@@ -11,8 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from splitjit import files
-from splitjit.files.checkpoints import presets
-from tests.files.folders import assert_patterns_do_the_same, split_refused
+from tests.files.folders import assert_patterns_do_the_same
 from tests.files.test_tensor_parallel import LARGE, _ask_here
 
 __all__ = ["_ask_here"]  # a fixture
@@ -170,17 +165,3 @@ def test_ranks_compute_what_the_model_computes(tmp_path, name):
             ranks.append(rank_model(model, held, rank, count, attributes, plans, total))
         for result in run(ranks, inputs):
             torch.testing.assert_close(result, expected, atol=1e-4, rtol=1e-4)
-
-
-@LARGE
-def test_a_family_that_has_no_preset(tmp_path):
-    sizes = {"hidden_size": 32, "num_heads": 8, "head_dim": 8, "num_hidden_layers": 1}
-    config = transformers.Mamba2Config(**sizes, vocab_size=64, n_groups=1)
-    transformers.Mamba2ForCausalLM(config).save_pretrained(tmp_path / "model")
-    split_refused(tmp_path / "model", "the whole B and C .* give patterns", tp_plan=True)
-
-
-def test_every_preset_names_modules():
-    for family, styles in presets.PRESETS.items():
-        patterns = [pattern for own in styles.values() for pattern in own]
-        assert len({*patterns}) == len(patterns), family

@@ -234,13 +234,6 @@ def test_parts_of_any_name_are_found(tmp_path, kind, layout):
             files.split_files(whole, out=tmp_path / "p", **how)
 
 
-def test_parts_of_other_names_are_in_the_order_given(tmp_path):
-    paths = [save(tmp_path / f"{name}.npy", x=np.arange(2)) for name in ("v2", "q1")]
-    np.save(paths[0], np.arange(2, 4))
-    files.join_files(paths, tmp_path / "j.npy", axis=0)
-    np.testing.assert_array_equal(np.load(tmp_path / "j.npy"), [2, 3, 0, 1])
-
-
 def test_ranks_that_do_not_fit(model, tmp_path):
     parts = shard(model, tmp_path / "two", num_splits=2)
     four = shard(model, tmp_path / "four", num_splits=4)
@@ -347,16 +340,6 @@ def test_heads_that_would_be_cut(tmp_path, pattern, rule, message):
     np.savez(tmp_path / "m.npz", a=np.zeros((12, 2)))
     with refused(tmp_path, re.escape(message)):
         files.split_files(tmp_path / "m.npz", tensors=[pattern], **rule)
-
-
-@pytest.mark.parametrize("rule", [{"num_splits": 1}, {"split": 12}, {"split": [12]}])
-def test_one_part_is_a_copy_although_heads_do_not_fit(tmp_path, rule):
-    np.savez(tmp_path / "m.npz", a=np.arange(24).reshape(12, 2))
-    options = {"tensors": ["a=0:12@5"], "layout": "ranks"}
-    (part, _) = files.split_files(tmp_path / "m.npz", **options, **rule).targets
-    np.testing.assert_array_equal(np.load(part)["a"], np.arange(24).reshape(12, 2))
-    with pytest.raises(splitjit.SplitError, match="must be a multiple of the head length 5"):
-        files.reshard_files([part.parent], num_splits=2, out=tmp_path / "again")
 
 
 @pytest.mark.parametrize("tile", [1, 40, 1 << 23])

@@ -1,7 +1,6 @@
 """Files are complete, old or new: a failure, a kill or a signal at each call that changes a file.
 
-`disk.change` makes all of these calls, so the tests replace it. A killed process is one whose
-n-th call and all later calls do nothing but raise: no cleanup can change a file any more.
+A killed process is one whose n-th call, and all later calls of `disk.change`, only raise.
 """
 
 import contextlib

@@ -7,8 +7,6 @@ import pytest
 
 import splitjit
 from splitjit import SplitError, SplitTypeError, plan_split, split
-from splitjit._runtime import threads
-from tests.conftest import needs_kernels, send_down
 from tests.inputs.common import WRITES
 
 
@@ -183,20 +181,3 @@ def test_objects_that_are_no_arrays_are_refused_by_type(make, says):
     x = make()
     with pytest.raises(SplitTypeError, match=f"^split: x of type {type(x).__name__}.*: {says}"):
         split(x, 2)
-
-
-@needs_kernels
-def test_other_threads_run_while_a_page_of_a_memmap_is_read(tmp_path, monkeypatch):
-    """`threads.run_loop` releases the GIL, as builtin functions do for memory maps."""
-    send_down("serial", monkeypatch)
-    x = np.memmap(tmp_path / "x", np.float32, "w+", shape=(16, 64))
-    x[:] = np.arange(x.size).reshape(x.shape)
-    copies, copy = [], threads.run_loop
-    monkeypatch.setattr(threads, "run_loop", lambda *how: (copies.append(how), copy(*how)))
-    out = [np.empty((16, 32), np.float32) for _ in range(2)]
-    for count in (1, 2):
-        parts = splitjit.split(x, num_splits=2, axis=1, out=out)
-        assert len(copies) == count
-        np.testing.assert_array_equal(np.concatenate(parts, axis=1), x)
-    splitjit.split(np.array(x), num_splits=2, axis=1)
-    assert len(copies) == 2

@@ -6,7 +6,7 @@ import pytest
 import splitjit
 from splitjit import SplitError, SplitTypeError, plan_split, split, split_into
 from tests import processes
-from tests.inputs.common import RULES, calls, expected, operators, rules
+from tests.inputs.common import CALLS, RULES, expected, operators, rules
 
 
 def numbers(*shape):
@@ -22,7 +22,13 @@ def same(parts, others):
 
 
 @rules
-@calls
+@pytest.mark.parametrize(
+    "call",
+    [
+        pytest.param(call, id=name, marks=[pytest.mark.long] * (name != "split"))
+        for name, call in CALLS.items()
+    ],
+)
 def test_transforms_of_jax(jax, call, rule):
     jitted = jax.jit(lambda x: call(x * 2, rule))
     for rows in (4, 7):  # shapes that change

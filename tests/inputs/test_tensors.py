@@ -13,10 +13,7 @@ import pytest
 
 import splitjit
 from splitjit import SplitError, SplitTypeError, plan_split, split, split_into
-from splitjit._inputs.torch import memory
-from splitjit._runtime.loading import LOADER
 from tests.conftest import call_at, new_pool
-from tests.inputs.common import operators
 
 torch = pytest.importorskip("torch")
 
@@ -94,14 +91,6 @@ def test_parts_equal_those_of_torch(dtype, layout):
             assert view.untyped_storage().data_ptr() == x.untyped_storage().data_ptr()
             assert part.untyped_storage().data_ptr() != x.untyped_storage().data_ptr()
     assert before is None or bits(x) == before
-
-
-def test_strided_outputs():
-    x = tensor((6, 10), torch.bfloat16)
-    whole = torch.zeros(10, 6, dtype=torch.bfloat16)
-    out = [whole[:3].T, whole[3:].T]
-    split(x, [3, 7], axis=1, out=out)
-    assert same(whole.T.contiguous(), x)
 
 
 @pytest.mark.parametrize("kind", ["fresh", "out", "views", "bind"])
@@ -274,38 +263,6 @@ def test_bindings_of_tensors_and_of_arrays_do_not_mix():
         split(np.ones(4, "f4"), 2, out=[torch.zeros(2)] * 2)
 
 
-def test_operators():
-    x = torch.arange(6.0).to(torch.bfloat16)
-    for run in operators(axis=0):
-        assert all(same(a, b) for a, b in zip(run(x), torch.split(x, 2), strict=True))
-    with pytest.raises(SplitTypeError, match="torch.bfloat16.*opset=13"):
-        splitjit.onnx.Split(opset=11, outputs=2)(x)
-    with pytest.raises(SplitTypeError, match="torch.float8_e5m2.*use splitjit.split"):
-        splitjit.onnx.Split(num_outputs=2)(x.to(torch.float8_e5m2))
-
-
-def test_a_part_costs_no_more_than_what_torch_needs_to_make_it():
-    """The number of calls of Python functions does not depend on the number of parts."""
-    splitjit.warmup(["f4"])
-
-    def calls(parts):
-        x, count = torch.ones(parts), 0
-
-        def tracer(frame, event, argument):
-            nonlocal count
-            count += event == "call"
-
-        for _ in range(100):  # until the plan, its copy and compiled code are there
-            split(x, 1)
-        sys.setprofile(tracer)
-        split(x, 1)
-        sys.setprofile(None)
-        return count
-
-    assert calls(2) <= calls(64) <= calls(2) + 4
-    assert memory.words()[torch.bfloat16] is torch.int16
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.complex64, torch.bool])
 def test_small_tensors(dtype):
     for x in (tensor((2, 6), dtype), tensor((6, 2), dtype).T, tensor((2, 12), dtype)[:, 5:11]):
@@ -385,33 +342,3 @@ def test_tensors_unlike_those_that_passed_are_checked(has_out, change, inferring
         return [(part.dtype, part.requires_grad, bits(part.detach())) for part in parts]
 
     assert outcome(warm=True) == outcome(warm=False)
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_large_tensors_of_long_runs(dtype):
-    splitjit.warmup()
-    shape = (600, 6 * 2**18 // 600)
-    for x in (tensor(shape, dtype), tensor(shape[::-1], dtype).T):
-        expected = [part.contiguous() for part in torch.split(x, 1000, 1)]
-        out = [torch.zeros_like(part) for part in expected]
-        versions = [part._version for part in out]
-        for given in (None, out):
-            parts = split(x, 1000, axis=1, out=given)
-            assert all(same(a, b) for a, b in zip(parts, expected, strict=True))
-            assert all(part.is_contiguous() for part in parts)
-        assert [part._version for part in out] == [version + 1 for version in versions]
-    for wrong, says in (
-        ([*out[:-1], out[-1][:-1]], "of shape"),
-        ([*out[:-1], out[-1].double()], "of dtype"),
-        ([x[:, :1000], *out[1:]], "x: must not share memory"),
-        ([out[0], out[0], *out[2:]], "must not share memory"),
-    ):
-        with pytest.raises(SplitError, match=says):
-            split(x, 1000, axis=1, out=wrong)
-
-
-def test_torch_splits_long_runs_before_kernels_are_loaded(monkeypatch):
-    split(torch.zeros(2), 1)
-    monkeypatch.setattr(LOADER, "load", lambda *of, **how: pytest.fail("nothing may be loaded"))
-    x = torch.arange(2**18)
-    assert all(same(a, b) for a, b in zip(split(x, 2**17), x.split(2**17), strict=True))

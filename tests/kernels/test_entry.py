@@ -14,14 +14,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from splitjit import SplitError, plan_split
-from splitjit._abi import builtins, structs
-from splitjit._abi.builtins import maker
+from splitjit._abi import structs
 from splitjit._abi.calls import Expected
-from splitjit._abi.kernels import KERNELS, METH_O
 from splitjit._copy import buffers, how, run
 from splitjit._copy.how import How, how_of
-from splitjit._runtime import threads
-from splitjit._runtime.loading import LOADER, NATIVE
+from splitjit._runtime.loading import LOADER
 from tests.conftest import forget_copies, needs_kernels, take
 
 pytestmark = [needs_kernels, pytest.mark.usefixtures("warm")]
@@ -326,57 +323,6 @@ def test_calls_at_the_same_time_have_layouts_of_their_own(kind):
     assert items(out) == items(views(x, plan))
     if kind == "large":
         assert others[0].tolist() == (x + 1)[plan.slices[0]].tolist()
-
-
-WRONG = {
-    # name of a builtin function: wrong arguments
-    "fresh": [(None,), (3,), ("text",), ([],), (np.zeros((4, 6)).view(np.matrix),)],
-    "into": [
-        (), (None,), (1, 2, 3), (None, None), (np.zeros((4, 6), "f4"), None),
-        (np.zeros((4, 6), "f4"), ()), (np.zeros((4, 6), "f4"), 7),
-        (np.zeros((4, 6), "f4"), type("List", (list,), {})([None] * 3)), (3, [None] * 3),
-    ],
-}  # fmt: skip
-
-
-@pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")
-@pytest.mark.parametrize("name", WRONG)
-def test_builtin_functions_touch_nothing_that_is_not_as_expected(name, kind):
-    plan = plan_split((4, 6), 2, axis=1)
-    x, _ = prepared(plan)
-    team = threads.TEAM.address if kind == "large" else 0
-    record = how._record(how.shared_fields(), plan, x, how_of(plan, x).layout, 0, False)
-    assert record[_FIELDS["team"]] == team
-    flags = KERNELS["core"]["core.entry"][name]
-    function = getattr(NATIVE, name)(record)
-    with references_to(x, record, plan):
-        for arguments in WRONG[name]:
-            assert not function(*arguments)
-        with pytest.raises(TypeError):
-            function(x=x)
-        if flags == METH_O:
-            for arguments in ((), (x, x)):
-                with pytest.raises(TypeError, match="exactly one argument"):
-                    function(*arguments)
-        del arguments
-
-
-def test_functions_made_at_once_share_a_struct_that_is_never_freed(monkeypatch):
-    """A signal handler or a thread makes a function while it is being made."""
-    used, interrupted = [], []
-
-    class Interrupted(builtins._MethodDef):
-        def __init__(self, *fields):
-            if not interrupted:
-                interrupted.append(True)
-                maker("made at once", 1, METH_O)(None)
-            super().__init__(*fields)
-
-    monkeypatch.setattr(builtins, "_MethodDef", Interrupted)
-    monkeypatch.setattr(builtins, "_new_function", lambda: lambda at, *_: used.append(at.value))
-    maker("made at once", 1, METH_O)(None)
-    assert len(used) == 2
-    assert used[0] == used[1]
 
 
 @pytest.mark.parametrize(

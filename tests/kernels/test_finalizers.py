@@ -1,8 +1,4 @@
-"""A garbage collection inside of a compiled call: finalizers may do anything.
-
-To make a list or an array may start Python's garbage collector, also in builtin functions of
-`splitjit._kernels.core.entry`. A process of its own runs each case, because a failure may end it.
-"""
+"""A garbage collection inside of a compiled call, where finalizers may do anything."""
 
 import os
 import subprocess

@@ -1,8 +1,4 @@
-"""The object files of kernels need only symbols that processes have, also on Windows and macOS.
-
-LLVM assembles the code of each kernel, as it is optimized here, for systems that are not at
-hand. An object file is linked only if every undefined symbol of it is found.
-"""
+"""The object files of kernels need only symbols that processes have, also on Windows and macOS."""
 
 import importlib
 import platform
@@ -154,7 +150,7 @@ def undefined_in_macho(data):
     return names
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="code may have instructions of ARM")
 @pytest.mark.parametrize("target", TARGETS)
 def test_all_systems_have_the_symbols(kernels, target):

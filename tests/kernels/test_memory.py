@@ -1,9 +1,6 @@
-"""splitjit neither reads nor writes a byte outside of a buffer.
+"""splitjit touches no byte outside of a buffer: buffers begin or end at a protected page.
 
-Inputs and parts begin or end at a protected page. An access one byte too far ends the process, so
-each batch of cases runs in a separate process. ``SPLITJIT_MEMORY_CASES`` sets the number of cases
-per route. A case depends only on its number, and runs alone by
-``python -m tests.guarded serial 17 18 /dev/null``.
+A case depends only on its number: ``python -m tests.guarded serial 17 18 /dev/null`` runs one.
 """
 
 import os

@@ -1,9 +1,6 @@
 """The protocol of `_kernels/core/team.py`: all orders in which a caller and two helpers may step.
 
-The caller wakes the first helper, which wakes the second one. (In the code, each wakes two.) Each
-step reads or writes one word, as in the code. `check` tries every interleaving, and returns
-the first rule that is broken. Other orders of the steps must break a rule, and the last test
-compares the order with the code.
+Each step reads or writes one word, as in the code; the last test compares the order with it.
 """
 
 import ast

@@ -1,10 +1,7 @@
 """A call of `split` changes no other statement of the function in which it stands.
 
-When Numba inlines a call, it removes statements of the whole function whose values are unused, with
-their effects and errors. So splitjit inlines nothing into functions of users. Generated functions
-are compared in separate processes, because compiled code is never freed.
-``SPLITJIT_NJIT_FUNCTIONS`` sets their number, and one function of a failure runs alone by
-``python -m tests.neighbours 17 18``.
+If Numba inlined it, it would drop unused statements of the whole function, with their effects.
+``python -m tests.neighbours 17 18`` runs one generated function.
 """
 
 import os
@@ -19,7 +16,7 @@ from tests.processes import python
 
 pytestmark = [needs_kernels, pytest.mark.slow]
 
-FUNCTIONS = int(os.environ.get("SPLITJIT_NJIT_FUNCTIONS", "20"))
+FUNCTIONS = int(os.environ.get("SPLITJIT_NJIT_FUNCTIONS", "10"))
 
 
 def unused_split(x):

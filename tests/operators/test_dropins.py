@@ -154,13 +154,6 @@ def test_objects_in_an_array_are_never_copied(order):
         assert all(part is item for part, item in zip(found, objects, strict=True))
 
 
-def test_records_of_an_array_are_copied():
-    x = np.zeros(2, "i4,f8")
-    first, _ = ours.unstack(x)
-    x["f0"] = 5
-    assert first["f0"] == 0
-
-
 def test_the_tests_of_numpy_itself(monkeypatch):
     """The test classes of NumPy pass with the functions of splitjit in place of NumPy's."""
     tests = pytest.importorskip("numpy.lib.tests.test_shape_base")
@@ -229,15 +222,6 @@ def test_parts_have_the_class_that_numpy_gives_them(make, name):
     assert [values(part) for part in parts] == [values(part) for part in wanted]
     if isinstance(parts[0], np.ndarray):
         assert not np.shares_memory(parts[0], x)
-
-
-def test_a_test_of_pandas_itself(monkeypatch):
-    """`array_split` of dates with a time zone: pandas/tests/indexes/datetimes/test_indexing."""
-    pd = pytest.importorskip("pandas")
-    monkeypatch.setattr(np, "array_split", ours.array_split)
-    indices = pd.date_range("2016-01-01 00:00:00+0200", freq="s", periods=10)
-    result = np.split(indices, indices_or_sections=[])[0]
-    pd.testing.assert_index_equal(result, indices._with_freq(None))
 
 
 # ---- planes: parts without the axis, written to given arrays ----------------------------
@@ -403,9 +387,6 @@ NAMES_OF_NUMPY = [{"axis": 1}, {"axis": -1}, {"axis": 5}, {"axis": 0, "dim": 0},
                   {"x": 1, "axis": 1}, {"a": 1, "x": 1}, {"input": 1, "a": 1}]  # fmt: skip
 
 
-jit = pytest.mark.filterwarnings("ignore:.*torch.jit.*deprecated")
-
-
 def same_tensors(torch, parts, views, x):
     assert type(parts) is tuple
     if views and isinstance(views[0], type):
@@ -461,53 +442,6 @@ def test_names_of_numpy(torch, name):
             same_tensors(torch, parts, views, x)
 
 
-LIKE_TENSORS = {
-    "list": lambda torch, x: x.tolist(),
-    "tensors": lambda torch, x: [*x],
-    "ndarray": lambda torch, x: x.numpy(),
-    "jax": lambda torch, x: pytest.importorskip("jax").numpy.asarray(x.numpy()),
-    "text": lambda torch, x: "a text that has a method split",
-    "parameter": lambda torch, x: torch.nn.Parameter(x),
-    "buffer": lambda torch, x: torch.nn.Buffer(x),
-    "subclass": lambda torch, x: x.as_subclass(type("Own", (torch.Tensor,), {})),
-    "conjugate": lambda torch, x: torch.complex(x, x * 0).conj(),
-}
-
-
-@pytest.mark.parametrize("kind", LIKE_TENSORS)
-def test_no_function_of_torch_loses_elements(torch, kind):
-    """torch splits tensors of every class, and refuses sequences and foreign arrays."""
-    whole = torch.arange(12.0).reshape(2, 6)
-    x = LIKE_TENSORS[kind](torch, whole)
-    for name, calls in CALLS.items():
-        for args in calls:
-            parts = outcome(getattr(splitjit.torch, name), x, *args)
-            views = Exception, ""
-            if isinstance(x, torch.Tensor):
-                views = outcome(getattr(torch, name), whole.to(x.dtype), *args)
-            if isinstance(parts[0], type):
-                assert issubclass(parts[0], views[0])
-            else:
-                same_tensors(torch, parts, views, x)
-
-
-def test_tensors_of_sections(torch):
-    x = torch.arange(12).reshape(2, 6)
-    for sections in (torch.tensor([2, 4]), torch.tensor(3)):
-        same_tensors(torch, splitjit.torch.tensor_split(x, sections, 1),
-                     torch.tensor_split(x, sections, 1), x)  # fmt: skip
-    for sizes in (
-        torch.tensor(2),
-        torch.tensor([2, 4]),
-        np.array([2, 4]),
-        np.int64(2),
-        range(2, 5, 2),
-    ):
-        for name in ("split", "split_with_sizes", "chunk"):
-            function, original = getattr(splitjit.torch, name), getattr(torch, name)
-            same_tensors(torch, outcome(function, x, sizes, 1), outcome(original, x, sizes, 1), x)
-
-
 SPARSE = {
     "coo": lambda torch: torch.arange(12.0).reshape(3, 4).to_sparse(),
     "hybrid": lambda torch: torch.arange(24.0).reshape(2, 3, 4).to_sparse(2),
@@ -548,54 +482,6 @@ def memory_of(x):
     if x.is_nested or not str(x.layout).startswith("torch.sparse"):
         return [x.values() if x.is_nested else x]
     return [x._values() if x.layout is sys.modules["torch"].sparse_coo else x.values()]
-
-
-@jit
-def test_functions_of_torch_inside_of_transforms(torch):
-    st, x = splitjit.torch, torch.arange(12.0).reshape(2, 6)
-    for function, original in (
-        (lambda x: st.chunk(x, 4, 1), lambda x: torch.chunk(x, 4, 1)),
-        (lambda x: st.unbind(x, 1), lambda x: torch.unbind(x, 1)),
-        (lambda x: st.tensor_split(x, 4, 1), lambda x: torch.tensor_split(x, 4, 1)),
-        (lambda x: st.split(x, [2, 4], 1), lambda x: torch.split(x, [2, 4], 1)),
-    ):
-        parts, tangents = torch.func.jvp(function, (x,), (x * 2,))
-        same_tensors(torch, parts, original(x), x)
-        same_tensors(torch, tangents, original(x * 2), x)
-        batched = torch.vmap(function)(x[None])
-        same_tensors(torch, tuple(part[0] for part in batched), original(x), x)
-
-
-@pytest.mark.parametrize("name", ["split", "array_split", "hsplit", "vsplit", "dsplit"])
-def test_a_program_may_replace_the_functions_of_numpy(name, monkeypatch):
-    x = np.arange(8).reshape(2, 2, 2).view(np.recarray)  # NumPy itself splits subclasses
-    wanted = getattr(np, name)(x, 2)
-    monkeypatch.setattr(np, name, getattr(splitjit.numpy, name))
-    assert [part.tolist() for part in getattr(np, name)(x, 2)] == [p.tolist() for p in wanted]
-
-
-@pytest.fixture
-def replaced(monkeypatch, torch):
-    for name in CALLS:
-        monkeypatch.setattr(torch, name, getattr(splitjit.torch, name))
-        monkeypatch.setattr(torch.Tensor, name, getattr(splitjit.torch, name))
-    return torch
-
-
-def test_a_program_may_replace_the_functions_and_methods_of_torch(replaced):
-    torch = replaced
-    for x in (torch.arange(6.0).to("meta"), torch.zeros(0), torch.arange(6.0),
-              torch.arange(6.0).requires_grad_(), (torch.ones(6) * 1j).conj(),
-              torch.ones(6).as_subclass(torch.nn.Buffer)):  # fmt: skip
-        for call in (x.split, lambda size, x=x: torch.split(x, size)):
-            assert [tuple(part.shape) for part in call(2)] == [(2,)] * 3 or not x.numel()
-            sizes = [2, 4] if x.numel() else [0, 0]
-            assert [tuple(part.shape) for part in call(sizes)] == [(n,) for n in sizes]
-        for name, argument in (("chunk", 3), ("tensor_split", 3), ("hsplit", 3)):
-            assert len(getattr(torch, name)(x, argument)) == len(getattr(x, name)(argument))
-        assert len(x.unbind()) == x.numel()
-    parts = torch.vmap(lambda x: x.split(2))(torch.arange(12.0).reshape(2, 6))
-    assert [tuple(part.shape) for part in parts] == [(2, 2)] * 3
 
 
 GRAPHS = """
@@ -647,18 +533,6 @@ def test_unbind_into_planes(torch, shape, dim):
         one = torch.zeros_like(torch.stack(planes))
         assert len(splitjit.torch.unbind(x, dim, out=one)) == len(planes)
         assert torch.equal(one, torch.stack(planes))
-
-
-def test_planes_of_tensors_refused(torch):
-    x = torch.arange(24.0).reshape(2, 4, 3)
-    for out, says in (
-        ([torch.zeros(2, 4, 1)] * 3, r"out\[0\] of shape \(2, 4, 1\): part 0 has shape \(2, 4\)"),
-        ([torch.zeros(2, 4)] * 3, r"out\[0\] and out\[1\]: must not share"),
-        ([torch.zeros(2, 4, dtype=torch.int32)] * 3, r"out\[0\] of dtype torch.int32"),
-        ([np.zeros((2, 4), "f4")] * 3, r"out\[0\] of type ndarray"),
-    ):
-        with pytest.raises(splitjit.SplitError, match=f"^unbind: {says}"):
-            splitjit.torch.unbind(x, -1, out=out)
 
 
 # ---- joins ------------------------------------------------------------------------------------

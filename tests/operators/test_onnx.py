@@ -6,9 +6,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-import splitjit
 from splitjit import SplitError, SplitTypeError
-from splitjit._tensor_types import TENSOR_TYPES, tensor_type
+from splitjit._tensor_types import TENSOR_TYPES
 from splitjit.onnx import Split, SplitToSequence
 from tests.cases import tensor_dtype
 from tests.operators.common import lists
@@ -50,11 +49,6 @@ def test_opset_resolves_to_the_version_in_force(operator, opsets, version):
         run = of_version(operator, opset)
         assert run.since_version == version
         assert lists(run(SIX[:2])) == [[1], [2]]
-
-
-def test_defaults_are_the_newest_split_and_the_first_split_to_sequence():
-    assert Split().since_version == 18
-    assert SplitToSequence().since_version == 11
 
 
 WITH_LENGTHS = {
@@ -117,24 +111,6 @@ def test_types_that_no_version_has(operator, dtype):
         SplitTypeError, match=r"input of dtype .*: no version of Split\w* takes this type"
     ):
         operator(np.zeros(2, dtype))
-
-
-@pytest.mark.parametrize(
-    ("dtype", "name"),
-    [
-        (">f4", "tensor(float)"), (">i8", "tensor(int64)"), ("<c8", "tensor(complex64)"),
-        ("?", "tensor(bool)"), ("U7", "tensor(string)"), (">U7", "tensor(string)"),
-        (object, "tensor(string)"), ("T", "tensor(string)"),
-        (ml_dtypes.bfloat16, "tensor(bfloat16)"),
-        ("S7", None), ("V2", None), ("M8[s]", None), ("g", None),
-        (ml_dtypes.float8_e5m2, None), (ml_dtypes.int4, None), ([("a", "f4")], None),
-    ],
-)  # fmt: skip
-def test_tensor_type(dtype, name):
-    dtype = np.dtype(dtype)
-    if dtype == np.dtype("f8") and np.dtype("g") == dtype:
-        pytest.skip("longdouble is double on this platform")
-    assert tensor_type(dtype) == name
 
 
 def test_attributes_are_checked_at_construction():
@@ -205,22 +181,3 @@ for name in ("reference_ops", "SplitBackend"):
         "splitjit.onnx.reference_ops needs the onnx package: pip install onnx "
         "splitjit.onnx.SplitBackend needs the onnx package: pip install onnx"
     )
-
-
-def test_unknown_attributes_of_the_modules():
-    with pytest.raises(AttributeError, match="has no attribute 'Splits'"):
-        splitjit.onnx.Splits  # noqa: B018
-    with pytest.raises(AttributeError, match="has no attribute 'tensorflow'"):
-        splitjit.tensorflow  # noqa: B018
-
-
-@pytest.mark.slow
-def test_a_graph_of_torch_may_make_an_operator(torch):
-    x = torch.arange(6.0)
-
-    def function(x):
-        return Split(num_outputs=4, outputs=3)(x)
-
-    torch._dynamo.reset()
-    parts = torch.compile(function, backend="eager", fullgraph=True)(x)
-    assert lists(parts) == lists(function(x)) == [[0, 1], [2, 3], [4, 5]]

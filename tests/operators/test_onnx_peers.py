@@ -1,7 +1,6 @@
 """The ONNX operators against onnx.reference, ONNX Runtime, OpenVINO and onnx's shape inference.
 
-Hypothesis draws models of every version and type that the peer accepts. The tests exclude the
-cases that a peer is known to get wrong (see docs/conformance.md), and name the reason there.
+The tests exclude the cases that a peer gets wrong (docs/conformance.md), and say so there.
 """
 
 import math
@@ -31,6 +30,7 @@ OF_EACH_TYPE = settings(PEERS, max_examples=25)
 FLOATS = {"tensor(float16)", "tensor(float)", "tensor(double)"}
 BFLOAT16 = "tensor(bfloat16)"
 COMPLEX = {"tensor(complex64)", "tensor(complex128)"}
+QUICK = {"tensor(float)", "tensor(int64)", "tensor(string)", BFLOAT16}
 
 
 @dataclass(frozen=True)
@@ -191,7 +191,7 @@ def run_onnxruntime(model, x):
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=[pytest.mark.slow] * (name not in ("tensor(float)", BFLOAT16)))
+        pytest.param(name, marks=[pytest.mark.long] * (name not in QUICK))
         for name in TENSOR_TYPES
         if name not in COMPLEX
     ],
@@ -234,7 +234,11 @@ def test_onnxruntime_refuses_the_same_lengths(op, opset, lengths, length):
 
 # If the input holds strings, OpenVINO returns the first chunk as every output. It has no complex
 # types.
-OPENVINO_TYPES = [name for name in TENSOR_TYPES if name not in {*COMPLEX, "tensor(string)"}]
+OPENVINO_TYPES = [
+    pytest.param(name, marks=[pytest.mark.long] * (name not in QUICK))
+    for name in TENSOR_TYPES
+    if name not in {*COMPLEX, "tensor(string)"}
+]
 
 
 @pytest.mark.slow

@@ -74,27 +74,6 @@ def test_official_node_test_by_the_backend(official, name):
     official[1](f"{name}_cpu").debug()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", NODE_TESTS)
-def test_official_node_test_by_run_node(official, name):
-    case = official[0][name]
-    (node,) = case.model.graph.node
-    opset = case.model.opset_import[0].version
-    for inputs, expected in case.data_sets:
-        results = SplitBackend.run_node(node, inputs, opset_version=opset)
-        BackendTest.assert_similar_outputs(expected, results, rtol=0, atol=0)
-
-
-@pytest.mark.slow
-def test_these_are_all_official_tests_that_contain_the_operators(official):
-    cases, tests = official
-    assert {name for name in dir(tests) if name.startswith("test_split")} >= {
-        f"{name}_cpu" for name in NODE_TESTS
-    }
-    containing = [name for name, case in cases.items() if splits_in(model_of(case).graph)]
-    assert sorted(containing) == sorted(NODE_TESTS + LARGER_MODELS)
-
-
 def model_of(case):
     return case.model or onnx.load(f"{case.model_dir}/model.onnx")
 
@@ -237,22 +216,11 @@ def test_reference_ops_refuse_by_a_split_error(opset, attributes, x, message):
         evaluate(model_of_split(opset, **attributes), x)
 
 
-def test_other_type_errors_of_a_node_stay_what_they_are():
-    node = helper.make_node("Split", ["x", "x", "x"], ["a", "b"])
-    with pytest.raises(TypeError, match="too many positional arguments"):
-        evaluate(make_model([node], "ab", 18), X)
-
-
 def test_backend_runs_nodes_in_the_opset_asked_for():
     node = helper.make_node("Split", ["x"], ["a", "b"])
     assert lists(SplitBackend.run_node(node, [X], opset_version=13)) == HALVES
     with pytest.raises(SplitError, match="ONNX Split-18: "):
         SplitBackend.run_node(node, [X])
-
-
-def test_backend_devices():
-    assert SplitBackend.supports_device("CPU")
-    assert not SplitBackend.supports_device("CUDA")
 
 
 FUNCTIONS = """

@@ -44,6 +44,9 @@ def test_variadic_no_lengths_fit_only_an_axis_of_length_0():
 # OpenVINO takes no arrays of bfloat16 or 4-bit types from Python. Its parts of strings are wrong,
 # see docs/conformance.md.
 NUMBERS = ["?", *INTEGERS, "f2", "f4", "f8"]
+numbers = pytest.mark.parametrize(
+    "dtype", [pytest.param(n, marks=[pytest.mark.long] * (n not in "i4 f4")) for n in NUMBERS]
+)
 
 
 @st.composite
@@ -78,7 +81,7 @@ def type_name(dtype):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dtype", NUMBERS)
+@numbers
 @settings(max_examples=10, deadline=None, derandomize=True)
 @given(split=splits(), num_splits=st.integers(1, 5), axis_type=st.sampled_from(INTEGERS))
 def test_split_equals_openvino(dtype, split, num_splits, axis_type):
@@ -95,7 +98,7 @@ def test_split_equals_openvino(dtype, split, num_splits, axis_type):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dtype", NUMBERS)
+@numbers
 @settings(max_examples=10, deadline=None, derandomize=True)
 @given(
     split=splits(),

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 import splitjit
-from splitjit._cli.main import main
 from splitjit.errors import OUT, SplitError, SplitTypeError, X, param
 from splitjit.onnx import Split
 from splitjit.openvino import VariadicSplit
@@ -167,35 +166,3 @@ def test_a_refusal_of_a_reshard(tmp_path):
         splitjit.files.reshard_files(done.targets, num_splits=3, axis=0, out=tmp_path / "new")
     assert caught.value.operator.startswith("reshard ")
     _check_fields(caught.value, caught.value.hint)
-
-
-OPTIONS = {
-    "--num-splits 3": "--num-splits 3, axis 0, shape (4, 6): the axis length 4 must be a "
-    "multiple of 3; --num-sections 3 makes parts whose lengths differ by one",
-    "--split 1,5": "--split 1,5, axis 0, shape (4, 6): lengths must sum to the axis length 4, "
-    "not to 6; the lengths sum to the length of axis 1: pass --axis 1",
-    "--split 2 --axis 9": "axis 9, shape (4, 6): axis must be in [-2, 1]",
-    "--num-outputs 0": "--num-outputs 0, axis 0, shape (4, 6): --num-outputs must be at least 1",
-    "--split 0": "--split 0, axis 0, shape (4, 6): --split must be at least 1",
-}
-
-
-@pytest.mark.parametrize("options", OPTIONS)
-def test_the_command_says_options(options, tmp_path, monkeypatch, capsys):
-    """The same words in the name of a file are no parameters."""
-    monkeypatch.chdir(tmp_path)
-    np.save("axis=1, num_splits=2.npy", x)
-    assert main(["split", "axis=1, num_splits=2.npy", *options.split()]) == 2
-    says = f"split axis=1, num_splits=2.npy: {OPTIONS[options]}\n"
-    assert capsys.readouterr().err.partition(": ")[2] == says
-
-
-def test_the_command_and_python_say_how_to_overwrite(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    np.save("x.npy", x)
-    splitjit.files.split_files("x.npy", 2)
-    with pytest.raises(FileExistsError, match="exists; force=True overwrites it"):
-        splitjit.files.split_files("x.npy", 2)
-    for more in [], ["--dry-run"]:
-        assert main(["split", "x.npy", "--split", "2", "--quiet", *more]) == 2
-        assert "x.0.npy exists; --force overwrites it" in capsys.readouterr().err

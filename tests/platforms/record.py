@@ -1,7 +1,5 @@
 """Write a row of the table of runs in docs/platforms.md: ``record.py WHAT [HOW]``.
 
-``record.py --long PART TIME`` writes a row of the table in tests/README.md instead.
-
 The sessions of nox run this script after their tests, with the Python that ran them. WHAT names the
 tests. HOW is "run", unless the system is simulated or emulated. A row of the same system, versions
 of two numbers, and tests is replaced.
@@ -11,7 +9,6 @@ import datetime
 import os
 import platform
 import re
-import subprocess
 import sys
 import sysconfig
 from importlib.metadata import version
@@ -19,7 +16,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "platforms.md"
-LONG_PAGE = ROOT / "tests" / "README.md"
 BEGIN, END = "<!-- runs -->\n", "<!-- end of runs -->"
 
 
@@ -37,18 +33,8 @@ def row(what, how):
     return "| " + " | ".join(cells) + " |"
 
 
-def long_row(part, time):
-    """Return the row of a part of the session `long`."""
-    git = ["git", "describe", "--always", "--dirty"]
-    commit = subprocess.run(git, cwd=ROOT, capture_output=True, text=True, check=False).stdout
-    machine = f"{os.cpu_count()} cores, {platform.system()}, {platform.machine()}"
-    return f"| {part} | {time} | {datetime.date.today()}, {commit.strip()}, {machine} |"
-
-
 def key(line):
     """Return what rows of the same run have in common."""
-    if line.count("|") == 4:
-        return line.split("|")[1]
     return re.sub(r"(\d+\.\d+)[.\w]*", r"\1", line.rpartition(" | ")[0])
 
 
@@ -62,9 +48,6 @@ def with_row(page, new):
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "--long":
-        page, new = LONG_PAGE, long_row(*sys.argv[2:])
-    else:
-        page, new = PAGE, row(sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else "run")
-    page.write_text(with_row(page.read_text(encoding="utf-8"), new), encoding="utf-8")
+    new = row(sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else "run")
+    PAGE.write_text(with_row(PAGE.read_text(encoding="utf-8"), new), encoding="utf-8")
     print(new)

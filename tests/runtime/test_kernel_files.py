@@ -1,7 +1,4 @@
-"""For any state of the cache, a process runs kernels of this source for this processor, or none.
-
-The logger ``splitjit`` has a message for each rare event.
-"""
+"""For any state of the cache, a process runs kernels of this source for this processor, or none."""
 
 import gc
 import importlib.util
@@ -11,12 +8,8 @@ import os
 import platform
 import random
 import shutil
-import subprocess
-import sys
-import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -308,27 +301,7 @@ def test_features_that_a_virtual_machine_lacks_are_never_used(monkeypatch):
     assert processor() == ("haswell", "-avx2,-avx512f,-rtm")
 
 
-def test_code_for_a_generic_processor_runs_on_each_of_its_kind(digest, monkeypatch):
-    monkeypatch.setenv("NUMBA_CPU_NAME", "generic")
-    before = digest()
-    monkeypatch.setattr(*CHANGES["processor"])
-    monkeypatch.setattr(*CHANGES["features"])
-    assert digest() == before
-
-
 @pytest.mark.long
-@pytest.mark.parametrize(("name", "value"), OTHER_TARGETS[:2])
-def test_processes_of_other_targets_share_no_kernel(name, value, tmp_path):
-    cache = {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
-    for setting, compiled_now in [({name: value}, ["plain"]), ({}, ["plain"]), ({name: value}, [])]:
-        run(tmp_path, COMPILE.replace("COMPILED", repr(compiled_now)), **cache, **setting)
-    its, ours, again = (tmp_path / "digest").read_text().split()
-    assert its != ours
-    assert its == again
-    code = SPLIT + "assert LOADER.loaded and 'plain' not in LOADER.compiled"
-    run(tmp_path, code, **cache, **{name: value})
-
-
 def test_settings_of_the_compiler_do_not_change_kernels(tmp_path):
     """With NUMBA_OPT=0 of one process, all others were four times as slow."""
     others = {f"NUMBA_{name}": value for name, value in OTHER_CODE.items()}
@@ -406,12 +379,6 @@ def test_the_folders_of_kernel_files(tmp_path, monkeypatch):
     assert kernel_files.folders() == [str(tmp_path / "splitjit")]
 
 
-def test_no_kernel_files(split, monkeypatch):
-    monkeypatch.setattr(kernel_files, "folders", list)
-    assert split().compiled
-    assert kernel_files.path("plain") == kernel_files.file_name("plain")
-
-
 def test_kernels_are_read_from_each_folder_and_written_to_the_first_writable_one(
     split, build, tmp_path, monkeypatch
 ):
@@ -433,48 +400,6 @@ def test_kernels_are_read_from_each_folder_and_written_to_the_first_writable_one
     kernel.with_name(f"{kernel.name}.compiling").touch()  # by another process, in any folder
     assert "plain" not in split().loaded
     assert not build
-
-
-ELSEWHERE = {
-    # It may read all files, because Python may be in root's home.
-    "another user": [
-        *("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"),
-        *("--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search"),
-    ],
-    "read-only mount": [
-        *("unshare", "--mount", "sh", "-c"),
-        'mount --bind -o ro "$HOME" "$HOME" && exec "$0" "$@"',
-    ],
-}
-
-
-@pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="needs root")
-@pytest.mark.parametrize("where", ELSEWHERE)
-def test_an_image_that_root_has_made(where, objects, monkeypatch):
-    """As docs/howto/first_call.md says. The process that runs it cannot write anywhere."""
-    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
-    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    with tempfile.TemporaryDirectory() as made:  # pytest's own folder is private
-        Path(made).chmod(0o755)
-        monkeypatch.setenv("HOME", made)
-        source = Path(splitjit.__file__).parent
-        package = shutil.copytree(source, Path(made) / source.name)
-        monkeypatch.setattr(kernel_files, "SOURCE", str(package / "_kernels"))
-        for name in KERNELS:
-            kernel_files.write(name, objects[name])
-        assert len(files_in(package, f"-{kernel_files._digest()}.o")) == len(KERNELS)
-        code = f"""
-import sys
-sys.path.insert(0, {made!r})
-{SPLIT}
-assert splitjit.__file__.startswith({made!r}) and not os.access({made!r}, os.W_OK)
-assert LOADER.loaded and not LOADER.compiled and "numba" not in sys.modules
-"""
-        command, options = ELSEWHERE[where], {"cwd": "/", "capture_output": True, "text": True}
-        if not shutil.which(command[0]) or subprocess.run([*command, "true"], **options).returncode:
-            pytest.skip("needs util-linux, and a root that is allowed to do this")
-        ended = subprocess.run([*command, sys.executable, "-c", code], **options)
-        assert not ended.returncode, ended.stderr
 
 
 def test_no_place_for_a_cache(split, build, tmp_path):
@@ -546,38 +471,6 @@ def test_the_command_cache(full, monkeypatch, capsys):
     assert [file.name for file in files_in(full)] == ["notes.txt"]
     assert main(["cache"]) == 0
     assert capsys.readouterr().out == f"{full}: 0 files, 0 bytes\n"
-
-
-def test_the_command_warmup_speaks_of_the_first_time_only_then(build, capsys, monkeypatch):
-    monkeypatch.setattr(splitjit, "warmup", lambda: None)
-    for name in KERNELS:
-        assert main(["warmup"]) == 0
-        assert "the first time" in capsys.readouterr().err
-        kernel_files.write(name, b"object")
-    assert main(["warmup"]) == 0
-    assert capsys.readouterr().err.endswith(": loading the kernels\n")
-
-
-def warmup_check(folder):
-    """Run ``splitjit warmup --check``; return its status, and what it says of each kernel."""
-    command = [sys.executable, "-m", "splitjit", "warmup", "--check"]
-    environment = {**os.environ, "NUMBA_CACHE_DIR": str(folder)}
-    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    lines = ended.stdout.splitlines()[1:]
-    return ended.returncode, dict(line.split(": ", 1) for line in lines)
-
-
-@pytest.mark.long
-def test_the_command_says_whether_each_object_is_whole(full):
-    whole = dict.fromkeys(KERNELS, "whole")
-    assert warmup_check(full.parent) == (0, whole)
-    (file,) = full.glob("njit_split-*")
-    file.write_bytes(file.read_bytes()[:-1])
-    (file,) = full.glob("core-*")
-    file.unlink()
-    compiled_now = dict.fromkeys(("njit_split", "core"), "missing or damaged, compiled now")
-    assert warmup_check(full.parent) == (1, {**whole, **compiled_now})
-    assert warmup_check(full.parent) == (0, whole)
 
 
 # ---- processes ---------------------------------------------------------------------------

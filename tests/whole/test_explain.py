@@ -1,8 +1,6 @@
 """`explain` says how a split would run, and copies nothing."""
 
-import os
 import re
-import sys
 
 import numpy as np
 import pytest
@@ -12,10 +10,9 @@ from splitjit import SplitError, explain, split
 from splitjit._abi.thresholds import THRESHOLDS
 from splitjit._copy.how import How
 from splitjit._inputs.adapt import adapt
-from splitjit._runtime import threads
 from splitjit._runtime.loading import LOADER
-from tests.conftest import needs_fork, needs_kernels
-from tests.processes import python, run
+from tests.conftest import needs_kernels
+from tests.processes import python
 
 LARGE = (1024, 768)  # 3 MB of float32
 
@@ -41,12 +38,6 @@ def test_views():
         explain(x, 512, out=split(x, 512), copy=False)
 
 
-def test_few_objects_are_copied_by_numpy_and_many_by_a_loop():
-    found = explain(np.zeros(6, object), 2)
-    assert (found.strategy, found.loop, found.threads) == ("slices", None, 1)
-    assert explain(np.zeros(1 << 16, object), 2).strategy == "object loop"
-
-
 @needs_kernels
 def test_many_small_parts_are_left_to_numpy():
     """Also after warm-up, and parts that are not small are not."""
@@ -55,17 +46,6 @@ def test_many_small_parts_are_left_to_numpy():
     assert (found.strategy, "so many small parts" in found.reason) == ("slices", True)
     assert explain(np.zeros((5000, 5000), np.uint8), 1).strategy == "compiled"
     assert explain(np.zeros((4000, 100), np.uint8), 1).strategy == "compiled"
-
-
-@needs_kernels
-def test_compiled_code_with_given_arrays_and_without():
-    x = np.zeros(LARGE, np.float32)
-    kept = splitjit.plan_split(x.shape, num_splits=3, axis=1)
-    found = explain(x, num_splits=3, axis=1, out=kept.empty(x.dtype))
-    assert (found.strategy, found.loop, found.past_cache) == ("compiled", "plain", False)
-    assert (found.bytes_read, found.bytes_written, found.bytes_allocated) == (x.nbytes, x.nbytes, 0)
-    found = explain(x, num_splits=3, axis=1)
-    assert (found.strategy, found.bytes_allocated) == ("compiled", x.nbytes)
 
 
 @needs_kernels
@@ -79,23 +59,6 @@ def test_the_strategy_is_that_of_the_split():
             assert found.strategy == ("slices" if LOADER.splits > before else "compiled")
             is_first = call == 0 and x.nbytes < THRESHOLDS.load_from
             assert ("first small copy" in found.reason) == is_first
-
-
-def test_tensors_that_torch_splits(torch):
-    split(torch.zeros(2), 1)
-    small = torch.zeros(6)
-    assert explain(small, 2).strategy == "library"
-    assert explain(small, 2, out=[torch.zeros(2) for _ in range(3)]).strategy == "library"
-    assert explain(small, 2, out=list(torch.zeros(3, 4)[:, ::2])).strategy != "library"
-    assert explain(torch.zeros(4, 6), 2).bytes_read == 96
-    found = explain(torch.zeros(4, 6, device="meta"), 2)
-    assert (found.strategy, found.threads, found.bytes_read) == ("library", None, None)
-    assert "unknown" in str(found)
-    x = torch.zeros(LARGE)
-    found = explain(x, num_splits=3, axis=1)
-    assert found.strategy == "library"
-    assert explain(torch.zeros(LARGE).T, num_splits=3).strategy == "compiled"
-    assert explain(torch.zeros(2**18, 3), num_splits=3, axis=1).strategy == "compiled"
 
 
 OPERATOR, KERNELS, LIBRARY = "made_by_operator", "copy", "made_by_library"
@@ -207,85 +170,6 @@ def test_the_outputs_that_the_operator_of_torch_writes(name, monkeypatch, torch)
         assert all(map(torch.equal, out, x.split(3, 1)))
 
 
-def test_no_parts_of_a_tensor_for_outputs_that_are_no_sequence(torch):
-    for out in (5, torch.zeros(0), iter(())):
-        assert_refused_alike(split, explain, torch.zeros(0), 3, out=out)
-    assert split(torch.zeros(0), 3, out=[]) == []
-
-
-@needs_kernels
-def test_large_arrays_are_written_past_the_cache():
-    found = explain(np.zeros((4096, 6144), np.float32), num_splits=3, axis=1)
-    assert found.past_cache
-    assert "past the cache" in str(found)
-
-
-ALL_OF_FOUR = "the caller and 3 of its helpers, limited by affinity"
-ONLY_IF_AWAKE = "below 4194304 bytes, only if it follows another large copy at once"
-
-
-@needs_kernels
-@pytest.mark.parametrize(
-    ("shape", "affinity", "count", "reason"),
-    [
-        ((64, 300), 4, 1, "helpers are not asked below 524288 bytes"),
-        ((256, 768), 16, 4, f"each helper gets at least 262144 bytes; {ONLY_IF_AWAKE}"),
-        (
-            (256, 768),
-            4,
-            4,
-            f"{ALL_OF_FOUR}; {ONLY_IF_AWAKE}",
-        ),
-        ((1024, 1024), 16, 5, "each helper gets at least 1048576 bytes"),
-        ((1024, 1024), 4, 4, ALL_OF_FOUR),
-        (LARGE, 1, 1, "limited by affinity"),
-    ],
-)
-def test_how_many_threads(shape, affinity, count, reason, monkeypatch):
-    monkeypatch.setattr(os, "cpu_count", lambda: 64)
-    monkeypatch.setattr(threads, "affinity", lambda: affinity)
-    monkeypatch.setattr(threads, "quota", lambda: None)
-    monkeypatch.setattr(threads, "numba_limit", lambda: sys.maxsize)
-    monkeypatch.delitem(sys.modules, threads.NUMBA_THREADS, raising=False)
-    found = explain(np.zeros(shape, np.float32), num_splits=2, axis=1)
-    assert (found.threads, found.threads_reason) == (count, reason)
-
-
-@needs_kernels
-def test_one_thread_in_a_task_of_dask():
-    with threads.one_thread():
-        found = explain(np.zeros(LARGE, np.float32), num_splits=3, axis=1)
-    assert (found.threads, "Dask" in found.threads_reason) == (1, True)
-
-
-def test_without_compiler_numpy_copies():
-    code = "import numpy, splitjit; print(splitjit.explain(numpy.zeros((1024, 768)), 300))"
-    printed = python("-c", code, NUMBA_DISABLE_JIT="1")
-    assert printed.startswith("strategy  slices: NumPy copies, because Numba compiles nothing")
-
-
-FORKED = """
-import os, numpy as np, splitjit
-
-x = np.zeros((4096, 1536), np.float32)
-if os.fork():
-    raise SystemExit(os.waitstatus_to_exitcode(os.wait()[1]))
-try:
-    found = splitjit.explain(x, num_splits=3, axis=1)
-    assert found.strategy == "slices", found
-    assert "cannot be loaded now" in found.reason, found
-    os._exit(0)
-finally:
-    os._exit(1)
-"""
-
-
-@needs_kernels
-@needs_fork
-def test_a_forked_child_that_must_not_compile(tmp_path):
-    run(tmp_path, FORKED, NUMBA_CACHE_DIR=str(tmp_path))
-
-
 X = np.zeros(4)
 REFUSED = [((X, 0), {}), ((X,), {}), ((X, [1, 2]), {}), (("text", 2), {})]
 REFUSED += [((X, 2), more) for more in ({"axis": 1}, {"out": [np.zeros(2)]}, {"copy": 1})]
@@ -308,37 +192,6 @@ def test_a_plan_explains_as_the_function_does(shape, given):
     found = plan.explain(x).as_dict()
     assert found["parts"] == 3
     assert set(found) == set(splitjit.Explanation.__slots__)
-
-
-def test_dask_splits_in_tasks():
-    x = pytest.importorskip("dask.array").zeros((4, 6), chunks=2)
-    assert explain(x, 2).strategy == splitjit.plan_split((4, 6), 2).explain(x).strategy == "dask"
-
-
-OF_A_PLAN = [((np.zeros(5),), {}), (("text",), {}), ((X, [np.zeros(2)]), {}), ((X,), {"copy": 1})]
-
-
-@pytest.mark.parametrize(("arguments", "keywords"), OF_A_PLAN)
-def test_a_plan_refuses_what_it_would_not_split(arguments, keywords):
-    plan = splitjit.plan_split((4,), 2)
-    assert_refused_alike(plan, plan.explain, *arguments, **keywords)
-
-
-def test_outputs_that_a_masked_array_refuses():
-    x = np.ma.masked_equal(np.arange(4.0), 2)
-    half = np.ma.zeros(2)
-    shared = [np.ma.array(x.data[:2]), half]
-    for out in ([half], [np.zeros(2)] * 2, [half, np.ma.zeros(3)], shared, 3):
-        assert_refused_alike(split, explain, x, 2, out=out)
-
-
-def test_outputs_that_a_tensor_refuses(torch):
-    x, half = torch.arange(4.0), torch.zeros(2)
-    second = [torch.zeros(3), torch.zeros(2, dtype=torch.int32), x[2:]]
-    for out in ([half], *([half, part] for part in second), [np.zeros(2), np.zeros(2)]):
-        assert_refused_alike(split, explain, x, 2, out=out)
-    meta = torch.zeros(4, device="meta")
-    assert_refused_alike(split, explain, meta, 2, out=[half, torch.zeros(2)])
 
 
 @needs_kernels

@@ -1,7 +1,4 @@
-"""Splits by every route if Numba compiles for another processor, for one thread, or not at all.
-
-Numba reads its settings when it is imported, so each setting runs in a separate process.
-"""
+"""Splits by every route if Numba compiles for another processor, for one thread, or not at all."""
 
 import os
 import shutil
@@ -25,7 +22,8 @@ SETTINGS = {
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.long] * ("AVX" in name)) for name in SETTINGS]
+    "name",
+    [pytest.param(name, marks=[pytest.mark.long] * (name != "no compiler")) for name in SETTINGS],
 )
 @pytest.mark.slow
 def test_splits(name):

@@ -37,27 +37,14 @@ def as_conda(requirements):
     return {f"{CONDA_NAMES.get(r.name, r.name)} {r.specifier}" for r in parsed if not r.marker}
 
 
-def test_recipe_needs_what_the_project_needs(recipe):
+def test_the_recipe_has_the_version_and_needs_of_the_project(recipe):
     project, needs = PROJECT["project"], recipe["requirements"]
     python = f"python {project['requires-python']}"
     assert set(needs["run"]) == as_conda(project["dependencies"]) | {python}
     assert set(needs["host"]) >= as_conda(PROJECT["build-system"]["requires"])
     extras = [line for extra in project["optional-dependencies"].values() for line in extra]
     assert set(needs["run_constraints"]) == as_conda(extras)
-
-
-def test_recipe_says_what_the_project_is(recipe):
-    assert recipe["package"] == {"name": "splitjit", "version": splitjit.__version__}
-    project, about = PROJECT["project"], recipe["about"]
-    assert about["summary"] == project["description"]
-    assert about["license"] == project["license"]
-    assert [about["license_file"]] == project["license-files"]
-
-
-def test_recipe_renders():
-    rattler_build = pytest.importorskip("rattler_build")
-    (variant,) = rattler_build.Stage0Recipe.from_file(RECIPE).render()
-    assert variant.recipe.package.version == splitjit.__version__
+    assert recipe["package"]["version"] == splitjit.__version__
 
 
 def test_changelog_begins_with_this_version():
@@ -72,23 +59,3 @@ def test_changelog_begins_with_this_version():
         assert newest == splitjit.__version__
     citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     assert f"\nversion: {newest}\ndate-released: {date}\n" in citation
-
-
-def test_changelog_is_short():
-    assert CHANGES.count("\n") <= 100
-    assert max(section.count("\n") for section in CHANGES.split("\n## ")) <= 60
-
-
-def test_classifiers_begin_with_the_oldest_python():
-    pythons = [
-        name.split(" :: ")[-1]
-        for name in PROJECT["project"]["classifiers"]
-        if re.fullmatch(r"Programming Language :: Python :: 3\.\d+", name)
-    ]
-    assert f">={pythons[0]}" == PROJECT["project"]["requires-python"]
-    assert pythons == sorted(pythons, key=lambda name: int(name.split(".")[1]))
-
-
-def test_the_commands_of_the_package(recipe):
-    ((name, target),) = PROJECT["project"]["scripts"].items()
-    assert recipe["build"]["python"]["entry_points"] == [f"{name} = {target}"]

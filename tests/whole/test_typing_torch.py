@@ -1,8 +1,4 @@
-"""Right and wrong uses of the public functions with tensors of torch; see test_typing.py.
-
-Type checkers need torch to check this file, so a test runs mypy if torch is installed, and
-``nox -s typing`` runs both type checkers.
-"""
+"""The same uses with tensors; type checkers need torch for this file."""
 
 import subprocess
 import sys
@@ -35,20 +31,6 @@ def test_mypy_finds_the_wrong_uses_only() -> None:
     # Versions of mypy differ in the wrong uses that they find.
     checked = mypy("--no-warn-unused-ignores", __file__)
     assert checked.returncode == 0, checked.stdout + checked.stderr
-
-
-@pytest.mark.long
-def test_the_errors_of_mypy_name_the_rule(tmp_path: Path) -> None:
-    uses = ["split([1, 2])", "split([1, 2], num_splits=2, num_outputs=2)", "plan_split((6,))"]
-    file = tmp_path / "uses.py"
-    file.write_text("\n".join(["from splitjit import plan_split, split", *uses]))
-    checked = mypy(str(file))
-    errors = checked.stdout.split(" error: ")[1:]
-    assert len(errors) == len(uses), checked.stdout
-    for error in errors:
-        assert "GiveExactlyOneRule" in error
-        assert error.count(" def ") <= 7
-    assert "Dask" not in checked.stdout
 
 
 def test_parts_of_tensors_are_tensors() -> None:
