@@ -15,6 +15,7 @@ from tests.conftest import ROOT, load_module
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), ROOT / "examples/README.md"]
 NEEDS = {"checkpoints.md": "safetensors", "tutorial.md": "safetensors", "compiled.md": "numba"}
 NEEDS |= {"models.md": "onnx", "operators.md": "onnx"}
+NEEDS |= {"columns.md": "polars pyarrow pandas"}
 NEEDS |= {"dask.md": "dask.array", "transforms.md": "torch jax"}
 
 pytestmark = pytest.mark.skipif(not (ROOT / ".ci").exists(), reason="needs a checkout")
@@ -157,6 +158,6 @@ def test_times_are_only_where_they_are_measured_again():
 def test_pages_show_what_was_measured():
     from benchmarks import documentation
 
-    measured = ROOT / "docs" / "measured"
+    measured = ROOT / "benchmarks" / "measured"
     for page, text in documentation.pages(documentation.Measured(measured)).items():
         assert text == page.read_text("utf-8"), f"{page} has other figures than {measured}"

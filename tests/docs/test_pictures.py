@@ -40,9 +40,10 @@ def test_the_package_draws_the_picture_of_the_readme():
     assert "[4096, 1024, 1024], axis=1" in (ROOT / "README.md").read_text("utf-8")
 
 
+NOTEBOOK = [ROOT / "benchmarks" / name for name in ("notebook.md", "history.md")]
 IMAGES = [
     (page.name, page.parent / image)
-    for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *NOTEBOOK]
     for image in re.findall(r"!\[[^\]]*\]\(([^)]+)\)", page.read_text("utf-8"))
 ]
 
@@ -58,7 +59,7 @@ def test_images_follow_the_color_scheme(page, file):
 
 
 def test_each_chart_is_on_a_page():
-    charts = {*(ROOT / "docs" / "charts").iterdir()}
+    charts = {*(ROOT / "benchmarks" / "charts").iterdir()}
     assert charts == {file for _, file in IMAGES if file.parent.name == "charts"}
 
 
