@@ -101,7 +101,7 @@ numpydoc_validation_exclude = {  # the base classes of the first two have the do
     r"\.SplitTypeError$",
     r"\.supports_device$",
     r"\.reference_ops$",  # a list
-    r"\.concat$",  # `concatenate` and `cat` describe the parameters
+    r"\.(numpy|torch)\.(cat|concat|concatenate|stack)$",  # the pages of the library do, and `join`
     r"\.(split|reshard|plan)_files$",  # they describe the items of `**rule` as parameters
 }
 
