@@ -1,13 +1,12 @@
 """Measure all figures of the documentation in one go, and write them to its pages.
 
 A run that was cut off goes on where it stopped: steps that were measured at this commit, on as many
-cores, are not measured again. docs/measured keeps the results; ``--from docs/measured`` writes the
-pages without measuring.
+cores, are not measured again. benchmarks/measured keeps the results, and
+``--from benchmarks/measured`` writes the pages without measuring.
 """
 
 import argparse
 import json
-import math
 import re
 import shlex
 import shutil
@@ -24,7 +23,8 @@ from benchmarks import busy, harness, in_program, landscape, processes, report
 from benchmarks.contenders import CASES, CORES, OURS, PEERS
 from benchmarks.harness import ROOT, Result, time_text
 
-KEPT = ROOT / "docs" / "measured"
+KEPT = ROOT / "benchmarks" / "measured"
+CHARTS = ROOT / "benchmarks" / "charts"
 _BUSY = "busy --seconds 0.35 --outputs"
 _BETWEEN = "in_program --seconds 0.3 --kind"
 _CELLS = "--total 64K 1M 16M 64M --parts 2 3 8 32"
@@ -38,6 +38,11 @@ STEPS = {  # minutes on two cores, the command, and what --quick adds
     "landscape": (3, f"landscape --rounds 3 {_CELLS}", "--run 1 64 1K"),
 }
 NUMPY, POOLS = "NumPy, slices", ("torch", "onnxruntime")
+WHERE = {
+    "busy": "beside other programs",
+    "processes": "in a process of its own",
+    "in_program": "in a program",
+}
 PLANES = (OURS, "opencv", NUMPY, "splitjit, unstack", "splitjit, bind")  # of their page
 
 
@@ -89,9 +94,17 @@ def lost(found: Measured) -> str:
     for (tool, place, case), result in found.cases.items():
         peers = in_program.RIVALS if tool == "in_program" else (*PEERS, "NumPy, split")
         if (ratio := result.ratio(peers)) and harness.below(ratio, 1):
-            rows.append([case, f"{tool}, {place}", *result.ranked(peers)[:-1]])
-    head = ["case", "measured by", *harness.RANKED[:-1]]
+            rows.append([case, _where(tool, place), *result.ranked(peers)[:-1]])
+    head = ["case", "where", *harness.RANKED[:-1]]
     return f"{len(rows)} of {len(found.cases)} cases:\n\n{harness.table(head, rows)}"
+
+
+def _where(tool: str, place: str) -> str:
+    """Say where a case was measured, in the words of the tables."""
+    if tool == "report":
+        title: str = report.GROUPS.get(place, {}).get("title", place)  # or the title of a sweep
+        return title
+    return f"{WHERE[tool]}: {place}"
 
 
 def frames(found: Measured) -> str:
@@ -110,7 +123,7 @@ def frames(found: Measured) -> str:
 
 
 def ratios(found: Measured) -> dict[str, list[float]]:
-    """Return ratios by the words that follow them in a sentence: "0.4 to 0.8 of the speed"."""
+    """Return ratios by the words that follow them in a sentence: "2 to 16 times as fast as …"."""
     groups = report.by_place(found.of["report"], report.GROUPS)
     large = [r for r in groups["long"] + groups["short"] if r.limit]
     tiny = [r for r in groups["tiny"] + groups["small"] if r.nbytes < 9300]
@@ -127,22 +140,22 @@ def ratios(found: Measured) -> dict[str, list[float]]:
         return [r.seconds[name] / r.seconds[OURS] for r in some]
 
     return {
-        "of the time of `np.split`": [1 / x for x in over("numpy", large + groups["fresh"])],
-        "of the (?:limit's )?speed": [r.share for r in large if r.case not in scattered],
+        "times as fast as `np.split`": over("numpy", large + groups["fresh"]),
+        "of a plain copy's speed": [r.share for r in large if r.case not in scattered],
         "when rows scatter": [r.share for r in large if r.case in scattered],
         "times as fast as NumPy for pixels": over("numpy", groups["short"]),
         "times for transposed": over("numpy", groups["transposed"]),
-        "times as long as splitjit": [
+        "times as fast as the faster of torch": [
             r.ratio(POOLS) for nbytes, r in fresh if 1e6 < nbytes < 5e6 and r.best(POOLS)
         ],
-        "times as long as NumPy's slices": [1 / x for x in over(NUMPY, loaded)],
-        "times as long as by the fastest other way": [
-            1 / r.ratio(in_program.RIVALS) for r in programs if r.case.startswith("arrays")
+        "times as fast as NumPy beside busy programs": over(NUMPY, loaded),
+        "times as fast as with the fastest other way": [
+            r.ratio(in_program.RIVALS) for r in programs if r.case.startswith("arrays")
         ],
-        "times as long as by torch": [
-            r.seconds[OURS] / r.seconds["torch"] for r in programs if "torch" in r.seconds
-        ],
-        "% less time": [100 - 100 * x for x in over(NUMPY, tiny)],
+        "times as fast as with torch's own operator": over(
+            "torch", [r for r in programs if "torch" in r.seconds]
+        ),
+        "times as fast as slices written by hand": over(NUMPY, tiny),
     }
 
 
@@ -151,10 +164,8 @@ def with_ratios(text: str, found: Measured) -> str:
     for words, values in ratios(found).items():
         if values:
             least, most = f"{min(values):.2g}", f"{max(values):.2g}"
-            if words.startswith("%"):
-                least, most = "up", f"{max(0, math.ceil(max(values)))}"
             following = words.replace(" ", r"\s+")
-            given = rf"(?:(?:up|[\d.]+)\s+to\s+)?[\d.]+(?=\s+{following})"
+            given = rf"(?:[\d.]+\s+to\s+)?[\d.]+(?=\s+{following})"
             text = re.sub(given, least if least == most else f"{least} to {most}", text)
     return text
 
@@ -172,7 +183,7 @@ def pages(found: Measured) -> dict[Path, str]:
     """Return the pages that have figures, with the measured ones."""
     date, _, processor = found.machine.split(f", {harness.THREADS} threads")[0].split(", ", 2)
     when = f"on {date}, on {found.cores} cores of {processor} (commit {found.commit})"
-    times = f"Median times of one call, and beside other work mean times, {when}. Less is better."
+    times = f"Times of one call, {when}: medians, or means beside other work. Less is better."
     planes = f"Median times of one call {when}:"
     made = {
         "README.md": {"when": textwrap.fill(times, 100), "times": cost(found)},
@@ -182,6 +193,8 @@ def pages(found: Measured) -> dict[Path, str]:
             "machine": found.machine,
             "lost": lost(found),
             "report": report.tables(found.of["report"]),
+        },
+        "benchmarks/notebook.md": {
             "valleys": landscape.valleys(found.landscape, 10).strip(),
             "processes": processes.tables(found.of["processes"]),
             "busy": busy.tables(found.of["busy"]),
@@ -233,8 +246,8 @@ def main() -> None:
         page.write_text(text, "utf-8")
     if folder.resolve() != KEPT:
         shutil.copytree(folder, KEPT, dirs_exist_ok=True)
-    report.draw(found.of["report"], ROOT / "docs" / "charts" / "sizes.svg")
-    landscape.draw(found.landscape, ROOT / "docs" / "charts")
+    report.draw(found.of["report"], CHARTS / "sizes.svg")
+    landscape.draw(found.landscape, CHARTS)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Measure the milestones of the project with asv, and show them on the page docs/history.md.
+"""Measure the milestones of the project with asv, and show them on the page history.md.
 
 ``--measure`` measures everything in one go: the history at all milestones, and all suites at the
 newest ones. The results replace those in benchmarks/results only if they are complete.
@@ -27,8 +27,8 @@ from benchmarks.documentation import filled
 from benchmarks.harness import ROOT
 
 RESULTS = ROOT / "benchmarks" / "results"
-CHART = ROOT / "docs" / "charts" / "history.svg"
-PAGE = ROOT / "docs" / "history.md"
+CHART = ROOT / "benchmarks" / "charts" / "history.svg"
+PAGE = ROOT / "benchmarks" / "history.md"
 NEWEST = 2
 """How many milestones run all suites, so that each graph of asv's pages has a line."""
 MINUTES = {"History": 0.6, ".": 5.0}
@@ -122,7 +122,7 @@ def history(track: str) -> dict[str, list[float]]:
 
 
 def facts() -> dict[str, float]:
-    """Return the figures of docs/history.md, by the words that follow them in a sentence."""
+    """Return the figures of history.md, by the words that follow them in a sentence."""
     many = history(RATIO)["10000 into 10000, fresh"]
     peak = history(PROCESS)["peak memory of parts over the array"]
     return {
@@ -147,7 +147,7 @@ def where() -> str:
 
 
 def written(text: str) -> str:
-    """Return docs/history.md with the figures of the results, whatever its line breaks."""
+    """Return history.md with the figures of the results, whatever its line breaks."""
     text = filled(text, where=where())
     for words, value in facts().items():
         following = words.replace(" ", r"\s+")

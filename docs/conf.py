@@ -14,6 +14,7 @@ import splitjit
 
 sys.path.insert(0, str(Path(__file__).with_name("tools")))
 import pictures
+import site_pages
 import thumbnails
 
 project = "splitjit"
@@ -84,7 +85,7 @@ sphinx_gallery_conf = {
 }
 
 shutil.rmtree(Path(__file__).with_name("reference"), ignore_errors=True)  # pages of old names
-autosummary_generate = True
+autosummary_generate = ["_made/reference.rst"]  # the lists that site_pages makes of tables
 autosummary_context = {  # the public members of classes that also have private ones
     "public": {
         "splitjit.files.SplitFiles": "targets, nbytes, share_split",
@@ -100,6 +101,7 @@ numpydoc_validation_exclude = {  # the base classes of the first two have the do
     r"\.SplitTypeError$",
     r"\.supports_device$",
     r"\.reference_ops$",  # a list
+    r"\.(numpy|torch)\.(cat|concat|concatenate|stack)$",  # the pages of the library do, and `join`
     r"\.(split|reshard|plan)_files$",  # they describe the items of `**rule` as parameters
 }
 
@@ -164,6 +166,8 @@ for name, arguments in {
     (MADE / f"{name}.txt").write_bytes(printed)
 (MADE / "split.html").write_text(f'<figure class="hero">{pictures.picture()}</figure>', "utf-8")
 (MADE / "chart.html").write_text(pictures.chart(), "utf-8")
+reference = Path(__file__).with_name("reference.md").read_text("utf-8")
+(MADE / "reference.rst").write_text(site_pages.with_summaries(reference, "../reference"), "utf-8")
 (MADE / "rules.html").write_text(pictures.rules(), "utf-8")
 for name, drawing in pictures.tutorial().items():
     (MADE / f"tutorial-{name}.html").write_text(drawing, "utf-8")

@@ -249,10 +249,10 @@ class SplitError(ValueError):
         The rule that the values break.
     *fault : int
         Only compiled code passes these numbers: the number of a fault, then the
-        values for the fields ``{0}``, ``{1}``, … of its text. In this case
-        ``received`` is empty, and line i of ``rule``, counted from 1, is the text of
-        fault i: the values received, a colon, and the rule. ``{unsigned}`` is value 0 as an
-        unsigned word.
+        values for the fields ``{0}``, ``{1}``, … of its text. ``received`` is then
+        empty, and ``rule`` has one line for each fault: fault 1 is the first line. A line
+        consists of the values received, a colon, and the rule. ``{unsigned}`` is value 0 as
+        an unsigned word.
     hint : str, default ""
         A likely fix. The message ends with it.
 

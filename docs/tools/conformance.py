@@ -43,7 +43,6 @@ Each ✗ is one of three things: a crash, which ends the process and which no `e
 lengths or data without an error, which can be worse, because the program goes on with them; or an
 error for a valid node.
 """
-FILTER = "\n<!-- on the site: _static/filter.html -->"
 
 
 @dataclass(frozen=True)
@@ -485,7 +484,6 @@ def page() -> str:
     lines = [
         INTRODUCTION.format(versions=versions, cases=len(CASES)),
         *reading(columns),
-        FILTER,
     ]
     for op in dict.fromkeys(case.op for case in CASES):
         name = op.replace(".", " ") if "." in op else f"ONNX {op}"

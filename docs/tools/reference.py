@@ -1,7 +1,7 @@
 """Write the tables of docs/reference.md, which say what each public name is.
 
-``python docs/tools/reference.py`` writes them for readers of the repository, with links to the
-source. The site has a page for each name instead.
+To add a name, write its row, such as ``| [`split`]() | |``. ``python docs/tools/reference.py``
+fills in the link to its source and its description. The site has a page for each name instead.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from pathlib import Path
 from sphinx.pycode import ModuleAnalyzer
 
 PAGE = Path(__file__).parents[1] / "reference.md"
-BLOCK = re.compile(r"(?<=<!-- in the repository -->\n).*?\n(<!-- on the site:\n.*?-->)", re.S)
-NAME = re.compile(r"^(?:   |\.\. data:: )(\w+)$", re.M)
+TABLE = re.compile(r"^\| name \| in `(\S+)` \|\n\|.*\n((?:\|.*\n)+)", re.M)
+NAME = re.compile(r"^\| \[`(\w+)`\]", re.M)
 
 
 def source(found: object) -> str:
@@ -40,17 +40,14 @@ def row(module: str, name: str) -> list[str]:
 
 
 def written(page: str) -> str:
-    """Return the page with tables of the names that the site lists."""
-    module = ""
+    """Return the page with the links and the descriptions of its names."""
 
-    def block(found: re.Match[str]) -> str:
-        nonlocal module
-        module = (re.findall(r"module:: (\S+)", found[1]) or [module])[0]
-        rows = [["name", f"in `{module}`"], ["---"] * 2]
-        rows += [row(module, name) for name in NAME.findall(found[1])]
-        return "\n".join(f"| {' | '.join(cells)} |" for cells in rows) + f"\n\n{found[1]}"
+    def table(found: re.Match[str]) -> str:
+        module, names = found[1], NAME.findall(found[2])
+        rows = [["name", f"in `{module}`"], ["---"] * 2, *[row(module, name) for name in names]]
+        return "".join(f"| {' | '.join(cells)} |\n" for cells in rows)
 
-    return BLOCK.sub(block, page)
+    return TABLE.sub(table, page)
 
 
 if __name__ == "__main__":

@@ -1,24 +1,20 @@
 """What Sphinx does for this site only: pictures, signs, bars and cards of tables, commands.
 
-The pages are also read as plain files in the repository, where Sphinx's directives stand as code.
-So comments say what only the site shows:
-
-- ``<!-- on the site: FILE -->``: a file of HTML;
-- ``<!-- on the site: FILE, NAME -->``: another page, from ``<!-- NAME -->`` to its end;
-- ``<!-- on the site:`` and lines that end with ``-->``: these lines.
-
-What stands between ``<!-- in the repository -->`` and such a comment is not on the site.
+The pages are also read as plain files in the repository. ``site.toml`` says what only the site
+shows, and where.
 """
 
 import importlib
 import inspect
 import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import pictures
 from docutils import nodes
 from sphinx.application import Sphinx
+from sphinx.errors import ExtensionError
 from sphinx.pycode import ModuleAnalyzer
 
 import splitjit
@@ -26,26 +22,64 @@ import splitjit
 PACKAGE = Path(splitjit.__file__).parent
 SIGNS = {"✓": "agrees", "✗": "differs"}
 
+ONLY_HERE = tomllib.loads(Path(__file__).with_name("site.toml").read_text("utf-8"))
+"""The pieces for each page, by its name."""
 
-ONLY_HERE = re.compile(  # file, name, lines
-    r"(?:<!-- in the repository -->.*?)?<!-- on the site:(?: (\S+?)(?:, (.*?))? |\n(.*?)\n)-->",
-    re.S,
-)
+TABLE_OF_NAMES = re.compile(r"^\| name \| in `(\S+)` \|\n\|.*\n((?:\|.*\n)+)", re.M)
+"""A table of public names of a module, on the page of the reference."""
+
+ALIASES = {"splitjit.openvino.Unknown": "The class `splitjit.onnx.Unknown`."}
+"""Names without a page of their own."""
 
 
 def insert_what_only_the_site_shows(app: Sphinx, docname: str, source: list[str]) -> None:
-    """Turn the comments of a page into what they stand for."""
+    """Put the pieces of site.toml into a page; let the reference list a page for each name."""
+    text = source[0]
+    for piece in ONLY_HERE.get(docname, ()):
+        shown = _as_directive(app, piece["show"])
+        if words := piece.get("instead") or piece.get("before"):
+            found = re.compile("^" * ("before" in piece) + re.escape(words), re.M)
+            if len(found.findall(text)) != 1:
+                raise ExtensionError(f"{docname} must have these words of site.toml once: {words}")
+            kept = f"\n\n{words}" if "before" in piece else ""
+            text = found.sub(lambda _, new=shown + kept: new, text)
+        else:
+            text = f"{text.rstrip()}\n\n{shown}\n"
+    source[0] = with_summaries(text) if docname == "reference" else text
 
-    def shown(found: re.Match[str]) -> str:
-        file, name, lines = found.groups()
-        if lines:
-            return lines
-        if not name:
-            return f"```{{raw}} html\n{Path(app.srcdir, file).read_text('utf-8')}\n```"
-        options = f":start-after: <!-- {name} -->\n:end-before: <!-- end of {name} -->"
-        return f"```{{include}} {file}\n{options}\n```"
 
-    source[0] = ONLY_HERE.sub(shown, source[0])
+def _as_directive(app: Sphinx, shown: str) -> str:
+    """Return the Markdown for a file of HTML, for a part of another page, or for Markdown."""
+    file, name = re.fullmatch(r"(?:(\S+\.(?:html|md))(?:, (.+))?)?.*", shown, re.S).groups()
+    if file is None:
+        return shown
+    if name is None:
+        return f"```{{raw}} html\n{Path(app.srcdir, file).read_text('utf-8')}\n```"
+    options = f":start-after: <!-- {name} -->\n:end-before: <!-- end of {name} -->"
+    return f"```{{include}} {file}\n{options}\n```"
+
+
+def with_summaries(text: str, folder: str = "reference") -> str:
+    """Turn the tables of public names into lists of Sphinx, with a page for each name.
+
+    `folder` is where these pages are, from the folder of the text.
+    """
+    declared: set[str] = set()
+
+    def summary(found: re.Match[str]) -> str:
+        module, rows = found.groups()
+        lines = [] if module in declared else [f".. module:: {module}", ""]
+        declared.add(module)
+        names = re.findall(r"^\| \[`(\w+)`\]", rows, re.M)
+        aliases = [name for name in names if f"{module}.{name}" in ALIASES]
+        lines += [".. autosummary::", f"   :toctree: {folder}", "   :nosignatures:", ""]
+        lines += [f"   {name}" for name in names if name not in aliases]
+        for name in aliases:
+            lines += ["", f".. data:: {name}", "", f"   {ALIASES[f'{module}.{name}']}"]
+        listed = "\n".join(lines)
+        return f"```{{eval-rst}}\n{listed}\n```\n"
+
+    return TABLE_OF_NAMES.sub(summary, text)
 
 
 def color_conformance(app: Sphinx, doctree: nodes.document, docname: str) -> None:

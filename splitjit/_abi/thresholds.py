@@ -33,8 +33,9 @@ class Thresholds:
     large : int
         See `LARGE`.
     part : int
-        Bytes of a part from which on kernels copy more parts than a plan keeps anything of. Each
-        call lays out all parts, which takes longer than slicing an array.
+        Bytes of a part. A plan of more than 4096 parts keeps nothing for later calls, so each call
+        lays out all parts, which takes longer than slicing an array. Kernels make so many parts
+        only if a part has at least this many bytes on average.
     stream_from : (int, int)
         Bytes from which on stores bypass the cache, for short and for long runs. They lose inside
         the cache; `splitjit._runtime.threads` knows its size, and sets both.

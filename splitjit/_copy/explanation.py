@@ -15,7 +15,7 @@ from splitjit._runtime.loading import LOADER
 _REASONS = {
     "views": "copy=False: the parts are views of x, and no data is copied",
     "library": "splitjit cannot reach the memory of x, so its own library makes the parts",
-    "torch": "torch's own operator copies, as fast as kernels, with the gradient if one is asked",
+    "torch": "torch's own operator copies: it is as fast as kernels, and keeps gradients",
     "dask": "tasks of Dask split the chunks when the parts are computed",
     "compiled": "a compiled loop copies",
     "object loop": "a compiled loop assigns the objects",

@@ -192,7 +192,7 @@ def _wholes(
     if out is None:
         return [allocate_whole(plan.shape, each[0].dtype) for each in sources]
     if issubclass(type(out), np.ndarray) and carries_meaning(type(out)):
-        rule = f"its class adds more to it than values; pass np.asarray({OUT})"
+        rule = f"its class carries more than values, such as a unit; pass np.asarray({OUT})"
         raise SplitTypeError.of(f"{OUT} of type {kind_of(out)}", rule)
     try:
         _, pairs_to_copy = first.targets([out])

@@ -46,8 +46,8 @@ def views_of(out: list[Any]) -> list[np.ndarray]:
             hint = f"pass {OUT}[{i}].numpy()" if hasattr(kind, "numpy") else ""
             raise SplitTypeError.of(received, f"{OUT} must be a sequence of ndarrays", hint)
         if carries_meaning(kind):
-            rule = f"its class adds more to it than values; pass np.asarray({OUT}[{i}])"
-            raise SplitTypeError.of(received, rule)
+            rule = "its class carries more than values, such as a unit"
+            raise SplitTypeError.of(received, f"{rule}; pass np.asarray({OUT}[{i}])")
     return [np.ndarray.view(part, np.ndarray) for part in out]
 
 

@@ -5,8 +5,10 @@ once per installation. While another thread is loading, or if nothing can be loa
 
 If llvmlite or Numba cannot be imported, for whatever reason, a later split tries again: another
 thread may be importing it, or this one, in a signal handler that interrupts the import. The same
-holds if memory or the limit of recursion was too small for a moment. A forked
-child inherits no threads, so it loads kernels only if none can hold what loading waits for.
+holds if memory or the limit of recursion was too small for a moment.
+
+A forked child does not inherit the other threads of its parent. If one of them was importing
+llvmlite at the fork, or was inside of it, its lock stays taken forever: the child loads no kernels.
 """
 
 from __future__ import annotations

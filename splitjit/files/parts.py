@@ -104,7 +104,7 @@ def _copies(choice: Choice, sections: Shape, pieces: list[int], rule: Rule) -> i
     if any(own != count for own in pieces) and not shared:
         raise SplitError("split", received, "all sections must have the same number of parts")
     if count not in pieces and len(pieces) > 1:
-        raise SplitError("split", received, "a section at least must have a head for each part")
+        raise SplitError("split", received, "at least one section must have a head for each part")
     return math.gcd(*[count // own for own in pieces]) if count else 1
 
 

@@ -328,7 +328,7 @@ def test_key_heads_that_several_parts_share(tmp_path, monkeypatch, lengths, axis
         ("a=0:8@2,4@3", {"num_splits": 2}, "section of length 4: must be a multiple of the head"),
         ("a=0:6@2,6@3", {"num_splits": 2}, "its 3 heads of length 2 do not go into 2 parts whole"),
         ("a=0:8@4,4", {"split": 2}, "must be multiples of the head length 4"),
-        ("a=0:8,4@4", {"num_splits": 4}, "a section at least must have a head for each part"),
+        ("a=0:8,4@4", {"num_splits": 4}, "at least one section must have a head for each part"),
         ("a=0:12@4", {"split": 6}, "must be multiples of the head length 4"),
         ("a=0:8,4@4", {"split": 4}, "same number of parts"),
         ("a=0:8,4", {"split": 4}, "all sections must have the same number"),

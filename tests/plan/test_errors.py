@@ -35,8 +35,8 @@ DOORS = {
     ),
     "an output": (
         lambda: splitjit.split_into(x, [UNIT[:2]] * 2, 2),
-        "split_into: outs[0] of type Unit and dtype float64: its class adds more to it than "
-        "values; pass np.asarray(outs[0])",
+        "split_into: outs[0] of type Unit and dtype float64: its class carries more than "
+        "values, such as a unit; pass np.asarray(outs[0])",
         "",
     ),
     "plan_split": (

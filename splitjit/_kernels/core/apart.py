@@ -6,9 +6,9 @@ do meet, since each slice takes the same bytes of every row, its *column*::
     row 0   |──a───|───b───|─c─|
     row 1   |──a───|───b───|─c─|        the columns of a, b and c are apart
 
-A dim lies within a column if its step is no longer than that of the split axis. All other dims are
-rows: their steps are equal in all slices, and each step is longer than all that it steps over. So
-slices whose columns are apart share no byte.
+Dims are compared by their steps in bytes. A dim whose step is at most that of the split axis moves
+inside a column. All other dims move from row to row: their steps are equal in all slices, and each
+step is longer than everything that it steps over. So slices whose columns are apart share no byte.
 
 An array is a few words at an address: the address of its first item, its extents, its strides. No
 item is read.
