@@ -291,27 +291,20 @@ def unstack(x: Any, /, *, axis: SupportsIndex = 0, out: Any = None) -> tuple[Any
 def concatenate(
     arrays: Any, /, axis: Any = 0, out: Any = None, *, dtype: Any = None, casting: Any = "same_kind"
 ) -> Any:
-    """Join arrays along an axis; see ``numpy.concatenate``.
+    """Join arrays along an axis; see ``numpy.concatenate`` and `splitjit.join`.
 
     Parameters
     ----------
     arrays : sequence of array_like
-        The arrays. NumPy itself joins arrays of several dtypes, and sequences that are no arrays.
-    axis : int or None, default 0
-        The axis along which to join. None joins the flat arrays, by NumPy.
-    out : ndarray, optional
-        The array to write to.
-    dtype, casting : optional
-        With a dtype, NumPy converts and joins.
+        NumPy itself joins arrays of several dtypes, flat arrays (``axis=None``), and what is no
+        array; with `dtype`, it converts.
+    axis, out, dtype, casting
+        As in NumPy's function.
 
     Returns
     -------
     ndarray
         A new C-contiguous array, or `out`.
-
-    See Also
-    --------
-    splitjit.join : The function of splitjit, also for arrays of other libraries.
 
     Examples
     --------
@@ -330,23 +323,12 @@ concat = concatenate  # NumPy has both names, too
 def stack(
     arrays: Any, axis: Any = 0, out: Any = None, *, dtype: Any = None, casting: Any = "same_kind"
 ) -> Any:
-    """Join arrays along a new axis; see ``numpy.stack``.
+    """Join arrays along a new axis; see ``numpy.stack`` and `splitjit.stack`.
 
     Parameters
     ----------
-    arrays, out, dtype, casting
-        See `concatenate`.
-    axis : int, default 0
-        Where the result has the new axis.
-
-    Returns
-    -------
-    ndarray
-        A new C-contiguous array, or `out`.
-
-    See Also
-    --------
-    splitjit.stack : The function of splitjit, also for arrays of other libraries.
+    arrays, axis, out, dtype, casting
+        As in NumPy's function, see `concatenate`.
 
     Examples
     --------

@@ -298,13 +298,7 @@ def unbind(
 
 @_with_names_of_numpy
 def cat(tensors: Any, dim: int = 0, *, out: Any = None) -> Any:
-    """Join tensors along a dimension; see ``torch.cat`` and `splitjit.join`.
-
-    Returns
-    -------
-    torch.Tensor
-        A new contiguous tensor, or `out`.
-    """
+    """Join tensors along a dimension; see ``torch.cat`` and `splitjit.join`."""
     return _joined("cat", tensors, dim, out)
 
 

@@ -142,7 +142,7 @@ def test_results_of_a_plan_are_few(count):
         plan(x[::-1])
         plan(x, outs[step % 20])
         assert 0 < len(plan._hows) <= _MOST_HOWS
-    assert (x.dtype, x[::-1].strides, False) in plan._hows, "the newest result is kept"
+    assert (x.dtype, x[::-1].strides, False, False) in plan._hows, "the newest result is kept"
 
 
 def weight(cache):
@@ -208,5 +208,6 @@ def test_clear_caches():
     assert plan._hows
     splitjit.clear_caches()
     assert (PLANS._plans, PLANS._parts, plan._hows, plan._how) == ({}, 0, {}, None)
+    assert plan._join is None
     assert plan_split((4, 600), num_splits=2, axis=1) is not plan
     assert [part.shape for part in plan(np.zeros((4, 600)))] == [(4, 300)] * 2
