@@ -147,12 +147,6 @@ def test_reference_ops_run_every_version(opset):
     assert not any(np.shares_memory(part, X) for part in parts)
 
 
-@pytest.mark.parametrize("opset", [1, 2, 11])
-def test_reference_ops_take_attributes_that_newer_versions_lack(opset):
-    model = model_of_split(opset, split=[2, 4], axis=-1)
-    assert lists(evaluate(model, X)) == [[0, 1], [2, 3, 4, 5]]
-
-
 @pytest.mark.parametrize(
     ("operator", "opset", "attributes"),
     [

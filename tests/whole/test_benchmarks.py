@@ -18,7 +18,6 @@ from benchmarks import (
 )
 from benchmarks.contenders import Case
 from benchmarks.harness import ROOT, Worker
-from benchmarks.suites import history
 
 pytestmark = pytest.mark.slow
 
@@ -129,12 +128,3 @@ def test_the_gate_finds_what_is_planted(monkeypatch, capsys):
     assert gate.main() == 1
     told = capsys.readouterr().out
     assert all(f"slower beyond doubt: {case}" in told for case in planted)
-
-
-# ---- the history ----------------------------------------------------------------------
-
-
-@pytest.mark.long
-def test_the_first_call_ever_compiles():
-    seconds = history._in_processes()
-    assert seconds["first call ever, seconds"] > 5 * seconds["first call, cached, seconds"]
