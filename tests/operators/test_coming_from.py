@@ -28,6 +28,7 @@ def test_counterparts(theirs, library, ours):
     elif library != "np":
         jax = names["jax"] = pytest.importorskip("jax")
         names["jnp"] = jax.numpy
+    names["parts"] = [names["x"], names["x"]]
     assert_equal(*[[np.asarray(part) for part in eval(call, names)] for call in (ours, theirs)])
 
 
