@@ -45,7 +45,7 @@ __all__ = [
     "unstack",
     "warmup",
 ]
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 _LATER = {
     "explain": "splitjit._api.explain",
