@@ -391,11 +391,11 @@ def test_a_finalizer_may_change_the_arrays():
 
     threshold = gc.get_threshold()
     try:
-        for first in range(1, 60, 3):  # a collection starts at each allocation in turn
+        for first in range(1, 60, 4):  # a collection starts at each allocation in turn
             parts[0].shape, out.shape = (200, 300), (200, 900)
             out[...] = 0
             Cycle()
-            gc.set_threshold(first, 1, 1)
+            gc.set_threshold(first, 1000, 1000)
             try:
                 splitjit.join(parts, 1, out=out)
             except SplitError:
