@@ -334,6 +334,8 @@ def test_tensors_that_do_not_fit_are_refused(torch):
             lambda: splitjit.join([a.to("meta")], out=torch.zeros(2, device="meta")),
             "make the shape",
         ),
+        (lambda: splitjit.join([a.to("meta")], out=a.double().to("meta")), "join: out of dtype"),
+        (lambda: splitjit.join([a.to("meta")], out=[a]), "join: out of type list"),
     ):
         with pytest.raises(SplitError, match=message):
             call()
