@@ -71,7 +71,7 @@ def _join(parts: Any, axis: SupportsIndex, out: Any, plans: Plans, stacks: bool)
         return by_library()
     plan = _plan_of(shapes, index, plans)
     if any(array is None for array in arrays):
-        if out is not None and tuple(out.shape) != plan.shape:  # torch would resize it
+        if tuple(getattr(out, "shape", plan.shape)) != plan.shape:  # torch would resize it
             raise _wrong_shape(out, plan.shape)
         return by_library()
     sources: list[list[Any]] = [arrays]
@@ -197,8 +197,7 @@ def _wholes(
     try:
         _, pairs_to_copy = first.targets([out])
     except SplitError as error:
-        texts = error.named("split", keeps_hint=True, x="parts[0]").texts
-        raise type(error).of(*[text.replace(f"{OUT}[0]", OUT) for text in texts]) from None
+        raise _of_out(error) from None
     given = [whole for _, (whole,) in pairs_to_copy]
     if len(given) > len(sources):  # only `out` has a mask
         sources.append([np.zeros(part.shape, given[1].dtype) for part in sources[0]])
@@ -211,6 +210,12 @@ def _wholes(
                 received = f"{OUT} and parts[{i % len(sources[0])}]"
                 raise SplitError.of(received, "must not share memory")
     return wholes
+
+
+def _of_out(error: SplitError) -> SplitError:
+    """Return the refusal of the only output, compared with the first part."""
+    texts = error.named("split", keeps_hint=True, x="parts[0]").texts
+    return type(error).of(*[text.replace(f"{OUT}[0]", OUT) for text in texts])
 
 
 def _checked(whole: Any, shape: Shape, dtype: np.dtype) -> np.ndarray:
@@ -241,8 +246,10 @@ def _joined_by_library(inputs: Sequence[Input], axis: int, out: Any, stacks: boo
     first = inputs[0]
     try:
         return first.joined([one.x for one in inputs], axis, out, stacks)
+    except SplitError as error:
+        raise _of_out(error) from None
     except Exception as error:
         refusal = refusal_of(error, first)
-        if refusal is error or not isinstance(refusal, SplitError):
+        if not isinstance(refusal, SplitError):
             raise
         raise refusal.named("join", x="parts") from error

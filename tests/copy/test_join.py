@@ -334,6 +334,8 @@ def test_tensors_that_do_not_fit_are_refused(torch):
             lambda: splitjit.join([a.to("meta")], out=torch.zeros(2, device="meta")),
             "make the shape",
         ),
+        (lambda: splitjit.join([a.to("meta")], out=a.double().to("meta")), "join: out of dtype"),
+        (lambda: splitjit.join([a.to("meta")], out=[a]), "join: out of type list"),
     ):
         with pytest.raises(SplitError, match=message):
             call()
@@ -391,11 +393,11 @@ def test_a_finalizer_may_change_the_arrays():
 
     threshold = gc.get_threshold()
     try:
-        for first in range(1, 60, 3):  # a collection starts at each allocation in turn
+        for first in range(1, 60, 4):  # a collection starts at each allocation in turn
             parts[0].shape, out.shape = (200, 300), (200, 900)
             out[...] = 0
             Cycle()
-            gc.set_threshold(first, 1, 1)
+            gc.set_threshold(first, 1000, 1000)
             try:
                 splitjit.join(parts, 1, out=out)
             except SplitError:

@@ -47,7 +47,7 @@ def works():
     return shutil.which("strace") and not subprocess.call(command, stderr=subprocess.DEVNULL)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.skipif(not works(), reason="needs strace, and the right to trace")
 @pytest.mark.parametrize(("name", "force", "inject"), CASES)
 def test_every_system_call(tmp_path, monkeypatch, name, force, inject):

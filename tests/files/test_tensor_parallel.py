@@ -79,6 +79,7 @@ def shards(out, count):
     return [load(out / f"rank-{i}", st.load_file) for i in range(count)]
 
 
+@pytest.mark.long
 @torch.no_grad()
 def test_transformers_loads_what_join_brings_back(tmp_path, monkeypatch, capsys):
     """The first user of `join` got weights that no program could load: config.json was missing."""

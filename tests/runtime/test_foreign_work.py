@@ -139,7 +139,7 @@ numba.njit(lambda: check())()
     [
         pytest.param(FOREIGN + FORKS, id="forks", marks=needs_fork),
         pytest.param(FOREIGN + THREADS, id="threads"),
-        pytest.param(SIGNALS, id="signals", marks=needs_signals),
+        pytest.param(SIGNALS, id="signals", marks=[needs_signals, pytest.mark.long]),
     ],
 )
 def test_beside_foreign_work(situation, repeat, tmp_path):

@@ -94,6 +94,8 @@ class Tensor(Input):
     def joined(self, parts: list[Any], axis: int, out: Any, stacks: bool) -> Any:
         """Return the tensor that torch makes of parts, or writes to `out`."""
         torch = sys.modules["torch"]
+        if out is not None:
+            _tensors_like(self.x.dtype, [out])  # torch would convert the values
         join = (TORCH.stack or torch.stack) if stacks else (TORCH.cat or torch.cat)
         return join(parts, axis, out=out)
 
