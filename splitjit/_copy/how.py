@@ -246,17 +246,16 @@ class How:
         if self._joins:
             kernel, name = "join", JOIN_LOOPS[LOOPS.index(layout.loop)]
         self._needs = kernel
-        functions = LOADER.loaded.get(kernel) or LOADER.get(kernel, self.nbytes)
+        functions = self._functions()
         return None if functions is None else functions[name]
+
+    def _functions(self) -> dict[str, Any] | None:
+        """Return the functions of the kernel that is needed next; load it if it is time."""
+        return LOADER.loaded.get(self._needs) or LOADER.get(self._needs, self.nbytes)
 
     def _use_kernels(self, plan: Plan, x: np.ndarray) -> bool:
         """Return whether kernels copy to new parts; load them first if it is time."""
-        is_loaded = self._needs in LOADER.loaded
-        if (
-            self.layout is None
-            and not self._why
-            and (is_loaded or LOADER.get(self._needs, x.nbytes))
-        ):
+        if self.layout is None and not self._why and self._functions():
             layout = lay_out(plan, x.strides, x.itemsize)
             loop = self._loop(layout)
             if loop is not None:

@@ -78,8 +78,7 @@ def _join(parts: Any, axis: SupportsIndex, out: Any, plans: Plans, stacks: bool)
     if first.mask is not None:
         sources.append([one.mask for one in inputs])
     if stacks:
-        new_axis = (*[slice(None)] * index, None)
-        sources = [[array[new_axis] for array in each] for each in sources]
+        sources = [_with_axis(each, index) for each in sources]
     joins_itself = first.joins_itself(inputs, plan)
     wholes = [] if joins_itself and out is None else _wholes(first, plan, sources, out)
     if joins_itself:
@@ -109,13 +108,11 @@ def _join_at_once(parts: Any, axis: Any, out: Any, plans: Plans, stacks: bool) -
         return None
     index = axis % rank
     if stacks:
-        new_axis = (*[slice(None)] * index, None)
-        parts = [part[new_axis] for part in parts]
+        parts = _with_axis(parts, index)
     shapes = [part.shape for part in parts]
     if [shape for shape in shapes if len(shape) != rank]:
         return None
-    sizes = tuple([shape[index] for shape in shapes])
-    whole = (*shapes[0][:index], sum(sizes), *shapes[0][index + 1 :])
+    whole, sizes = _whole_of(shapes, index)
     if isinstance(plans, PlanCache):
         plan = plans.get((whole, index, (LENGTHS, sizes)))
     else:
@@ -126,13 +123,24 @@ def _join_at_once(parts: Any, axis: Any, out: Any, plans: Plans, stacks: bool) -
     return made if plan._join.into(made, list(parts)) else None
 
 
+def _with_axis(arrays: Sequence[np.ndarray], index: int) -> list[np.ndarray]:
+    """Return views that have a new axis of length 1."""
+    new_axis = (*[slice(None)] * index, None)
+    return [array[new_axis] for array in arrays]
+
+
+def _whole_of(shapes: list[Shape], axis: int) -> tuple[Shape, Shape]:
+    """Return the shape that parts make, and their lengths; other axes are those of the first."""
+    sizes = tuple([shape[axis] for shape in shapes])
+    return (*shapes[0][:axis], sum(sizes), *shapes[0][axis + 1 :]), sizes
+
+
 def _plan_of(shapes: list[Shape], axis: int, plans: Plans) -> Plan:
     """Return the plan of the whole; refuse shapes that do not fit each other, or the given plan."""
     if isinstance(plans, PlanCache):
         others = [(*shape[:axis], *shape[axis + 1 :]) for shape in shapes]
         _check_equal(others, shapes, f"must be equal in all axes but axis {axis}")
-        sizes = tuple([shape[axis] for shape in shapes])
-        whole = (*shapes[0][:axis], sum(sizes), *shapes[0][axis + 1 :])
+        whole, sizes = _whole_of(shapes, axis)
         plan: Plan = plans.plan(whole, axis, (LENGTHS, sizes))
         return plan
     if len(shapes) != len(plans):

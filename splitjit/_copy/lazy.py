@@ -57,17 +57,15 @@ class Lazy(Input):
         pieces = _pieces(x.chunks[plan.axis], plan.sizes)
         return [_part(x, plan.axis, each, self._copy_piece) for each in pieces]
 
-    def targets_of_library(self, request: Request | None, out: Any) -> None:
+    def targets_of_library(self, request: Request, out: Any) -> None:
         """Refuse `out`."""
-        if request is not None:
-            self._planned(request)
-        rule = "only dask.array.store writes lazy arrays"
-        raise SplitError.of(f"{OUT} for a Dask array", rule)
+        self._planned(request)
+        raise _no_out()
 
     def joined(self, parts: list[Any], axis: int, out: Any, stacks: bool) -> Any:
         """Return a Dask array of the chunks of all parts."""
         if out is not None:
-            self.targets_of_library(None, out)
+            raise _no_out()
         from dask.array import concatenate, stack
 
         return (stack if stacks else concatenate)(parts, axis)  # type: ignore[no-untyped-call]
@@ -86,6 +84,10 @@ class Lazy(Input):
             check_shape(plan, shape)
         _check_length_is_known(shape, plan.axis)
         return plan
+
+
+def _no_out() -> SplitError:
+    return SplitError.of(f"{OUT} for a Dask array", "only dask.array.store writes lazy arrays")
 
 
 def _plan_of(shape: tuple[Any, ...], request: Request) -> Plan:

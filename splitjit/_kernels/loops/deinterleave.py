@@ -40,6 +40,13 @@ from splitjit._kernels.loops.runs import move_runs
 _AHEAD = 1 << 12  # how many bytes ahead of a load to prefetch
 
 
+def kinds(builder, parts, itemsize):
+    """Begin a branch for each kind, and yield it: a number of parts, and an item size."""
+    known = {(n << 8) + size: (n, size) for n, size in INTERLEAVED}
+    for key in variants(builder, known, builder.add(builder.shl(parts, integer(8)), itemsize)):
+        yield known[key]
+
+
 @instruction
 def _deinterleave_lines(builder, parts, itemsize, targets, step, offset, source, count, stream):
     """Copy the next `count` cache lines of each part.
@@ -47,15 +54,14 @@ def _deinterleave_lines(builder, parts, itemsize, targets, step, offset, source,
     The address to which part i is written is the word at ``targets + i * step``, plus `offset`. If
     `stream`, these addresses must be multiples of `LINE`, and the stores bypass the cache.
     """
-    kinds = {(n << 8) + size: (n, size) for n, size in INTERLEAVED}
-    for key in variants(builder, kinds, builder.add(builder.shl(parts, integer(8)), itemsize)):
+    for kind in kinds(builder, parts, itemsize):
         with builder.if_else(stream) as branches:
             for branch, past_cache in zip(branches, (True, False), strict=True):
                 with branch, cgutils.for_range(builder, count) as lines:
                     whole = builder.mul(lines.index, integer(LINE))
                     start = builder.add(source, builder.mul(whole, parts))
                     line = builder.add(offset, whole)
-                    _write_line(builder, kinds[key], targets, step, line, start, past_cache)
+                    _write_line(builder, kind, targets, step, line, start, past_cache)
 
 
 def _write_line(builder, kind, targets, step, offset, source, stream):

@@ -11,7 +11,7 @@ from llvmlite import ir
 from numba.core import cgutils
 
 from splitjit._abi.calls import Arguments
-from splitjit._abi.kernels import INTERLEAVED, LINE, PAGE
+from splitjit._abi.kernels import LINE, PAGE
 from splitjit._abi.layout_record import ROW, WORD
 from splitjit._kernels.compiling import jit
 from splitjit._kernels.ir.intrinsics import (
@@ -24,14 +24,12 @@ from splitjit._kernels.ir.intrinsics import (
 )
 from splitjit._kernels.ir.llvm import INT64, instruction, integer, pointer_to, shuffled, store
 from splitjit._kernels.ir.records import layout_at, part_at, read
-from splitjit._kernels.ir.variants import variants
-from splitjit._kernels.loops.deinterleave import copy_items
+from splitjit._kernels.loops.deinterleave import copy_items, kinds
 from splitjit._kernels.loops.plain import copy_blocks
 from splitjit._kernels.loops.runs import move_runs, move_runs_back, stream_runs
+from splitjit._kernels.loops.stream import LONG
 from splitjit._kernels.loops.tiles import items_mover, joined
 from splitjit._kernels.loops.transpose import copy_bands
-
-_LONG = 1 << 10  # longer runs are streamed directly: few of their lines are partial
 
 _LANE = 16  # bytes that one instruction can shuffle freely
 
@@ -50,7 +48,7 @@ def join_plain(task, tasks, arguments):
 @jit
 def _stream_runs_back(target, source, run, count, target_step, source_step):
     """Copy runs from the target to the source, long ones with stores that bypass the cache."""
-    if run > _LONG:
+    if run > LONG:
         stream_runs(source, target, run, count, source_step, target_step)
     else:
         move_runs(source, target, run, count, source_step, target_step)
@@ -101,7 +99,7 @@ def join_stream(task, tasks, arguments):
         are_packed = are_packed and part.source_offset == row
         row += part.run
         shortest = min(shortest, part.run)
-    if are_packed and layout.source_strides[0] == row and shortest <= _LONG and row <= PAGE - LINE:
+    if are_packed and layout.source_strides[0] == row and shortest <= LONG and row <= PAGE - LINE:
         first, last = layout.runs * task // tasks, layout.runs * (task + 1) // tasks
         _join_rows(call, layout, row, first, last)
     else:
@@ -115,12 +113,11 @@ def join_stream(task, tasks, arguments):
 @instruction
 def _interleave_lines(builder, parts, itemsize, targets, step, offset, whole, count):
     """Copy the next `count` cache lines of each part; see `deinterleave.py` for the arguments."""
-    kinds = {(n << 8) + size: (n, size) for n, size in INTERLEAVED}
-    for key in variants(builder, kinds, builder.add(builder.shl(parts, integer(8)), itemsize)):
+    for kind in kinds(builder, parts, itemsize):
         with cgutils.for_range(builder, count) as each:
             start = builder.mul(each.index, integer(LINE))
             to = builder.add(whole, builder.mul(start, parts))
-            _read_line(builder, kinds[key], targets, step, builder.add(offset, start), to)
+            _read_line(builder, kind, targets, step, builder.add(offset, start), to)
 
 
 def _read_line(builder, kind, targets, step, offset, whole):

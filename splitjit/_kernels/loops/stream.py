@@ -32,7 +32,7 @@ from splitjit._kernels.loops.runs import move_runs, stream_runs
 
 _BATCH = 1 << 9  # bytes gathered at a time, so that fetching, gathering and storing overlap
 _FAR = 1 << 9  # the hardware prefetcher does not follow larger steps between runs
-_LONG = 1 << 10  # longer runs are streamed directly: few of their lines are partial
+LONG = 1 << 10  # longer runs are streamed directly: few of their lines are partial
 
 
 @jit
@@ -117,7 +117,7 @@ def stream(task, tasks, arguments):
             part = part_at(layout, p)
             first = start_of(block, tasks * blocks, part, call.target, True)
             last = start_of(block + 1, tasks * blocks, part, call.target, True)
-            if part.run > _LONG:
+            if part.run > LONG:
                 copy_range(call, layout, part, first, last, stream_runs)
             elif _has_gaps(layout.dims, part):
                 copy_range(call, layout, part, first, last, move_runs)
