@@ -30,6 +30,8 @@ def let(**thresholds):
     for name, value in thresholds.items():
         threads.TEAM.word(getattr(shared.AT, name)).value = value
 
+of_team = dataclasses.asdict(THRESHOLDS)
+of_team = {name: of_team[name] for name in shared.AT._fields if name in of_team}
 let(wake_from=0, pause=0, asleep_share=1 << 17, awake_share=1 << 17)
 
 def check():

@@ -15,21 +15,10 @@ from typing import Any
 
 from splitjit._abi.kernels import METH_STATIC
 
-
-class _MethodDef(ctypes.Structure):
-    """Python's C struct ``PyMethodDef``."""
-
-    _fields_ = (
-        ("name", ctypes.c_char_p),
-        ("function", ctypes.c_void_p),
-        ("flags", ctypes.c_int),
-        ("doc", ctypes.c_char_p),
-    )
-
-
-_METHODS: dict[tuple[str, int, int], _MethodDef] = {}
-"""The struct of each function. Python reads it in every call, so it must never be freed, not even
-if a thread or a signal handler makes the same function while it is being made."""
+_METHODS: dict[tuple[str, int, int], Any] = {}
+"""The C struct ``PyMethodDef`` of each function: four words, for its name, address, flags and
+docstring. Python reads it in every call, so it must never be freed, not even if a thread or a
+signal handler makes the same function while it is being made."""
 
 
 def function_of(name: str, address: int, flags: int) -> Any:
@@ -57,9 +46,10 @@ def maker(name: str, address: int, flags: int) -> Callable[[object], Callable[..
     flags : int
         See `splitjit._abi.kernels.METH_O`.
     """
-    method = _METHODS.setdefault(
-        (name, address, flags), _MethodDef(name.encode(), address, flags, None)
-    )
+    words = (ctypes.c_char_p * 4)(name.encode())  # which keeps the name alive
+    words_of_ints = (ctypes.c_int64 * 4).from_buffer(words)
+    words_of_ints[1], words_of_ints[2] = address, flags
+    method = _METHODS.setdefault((name, address, flags), words)
     new, place = _new_function(), ctypes.c_void_p(ctypes.addressof(method))
     return lambda owner: new(place, ctypes.py_object(owner), None)
 

@@ -22,6 +22,8 @@ the array."""
 class Thresholds:
     """The numbers that Python reads when it needs them. Tests set others on `THRESHOLDS`.
 
+    From `chunk` on, they say who is asked to help; the team record has copies of them.
+
     Attributes
     ----------
     load_from, load_after : int
@@ -39,26 +41,6 @@ class Thresholds:
     stream_from : (int, int)
         Bytes from which on stores bypass the cache, for short and for long runs. They lose inside
         the cache; `splitjit._runtime.threads` knows its size, and sets both.
-    """
-
-    load_from: int = 1 << 16
-    load_after: int = 500
-    compile_from: int = 1 << 22
-    compile_after: int = 20_000
-    large: int = LARGE
-    part: int = 1 << 12
-    stream_from: tuple[int, int] = (15 << 20, 15 << 20)
-
-
-THRESHOLDS = Thresholds()
-
-
-@dataclass(slots=True)
-class TeamThresholds:
-    """Who is asked to help; see `splitjit._kernels.core.team`, which reads them from its record.
-
-    Attributes
-    ----------
     chunk : int
         Bytes of a chunk at least. The caller may have to wait for one that a helper has begun.
     wake_from : int
@@ -79,6 +61,13 @@ class TeamThresholds:
         Bytes that a helper must get: to be worth its wake, or if it is awake.
     """
 
+    load_from: int = 1 << 16
+    load_after: int = 500
+    compile_from: int = 1 << 22
+    compile_after: int = 20_000
+    large: int = LARGE
+    part: int = 1 << 12
+    stream_from: tuple[int, int] = (15 << 20, 15 << 20)
     chunk: int = 1 << 17
     wake_from: int = 4 << 20
     awake: int = 50_000
@@ -88,4 +77,4 @@ class TeamThresholds:
     awake_share: int = 1 << 18
 
 
-TEAM = TeamThresholds()
+THRESHOLDS = Thresholds()

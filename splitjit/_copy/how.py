@@ -107,17 +107,6 @@ def lay_out(
 # ---- the record of the builtin functions -------------------------------------------------------
 
 
-class _Record(np.ndarray):
-    """An `Expected` record in memory, which keeps everything that it points to alive.
-
-    Attributes
-    ----------
-    kept : tuple
-    """
-
-    kept: tuple[Any, ...]
-
-
 @functools.cache
 def shared_fields() -> Expected | None:
     """Return a record with the fields that all records share, and lend blocks from now on.
@@ -132,8 +121,8 @@ def shared_fields() -> Expected | None:
 
 def _record(
     shared: Expected, plan: Plan, x: np.ndarray, layout: CopyLayout, loop: int, joins: bool
-) -> _Record:
-    """Write what builtin functions expect of arrays such as `x`."""
+) -> np.ndarray:
+    """Write what builtin functions expect of arrays such as `x`; what it points to stays alive."""
     steps = [(n - 1) * stride for n, stride in zip(plan.shape, x.strides, strict=True)]
     is_large, into = x.nbytes >= THRESHOLDS.large, layout.copy()
     expected = shared._replace(
@@ -154,11 +143,12 @@ def _record(
         team=threads.TEAM.address if is_large else 0,
         releases_gil=is_large or _may_wait(x),
     )
-    record = np.array([*expected, *plan.shape, *x.strides, *plan.sizes], np.int64).view(_Record)
-    shape = record.ctypes.data + WORD * len(expected)
-    record[EXPECTED.shape], record[EXPECTED.sizes] = shape, shape + WORD * 2 * len(plan.shape)
-    record.kept = (x.dtype, layout, into)
-    return record
+    words = [*expected, *plan.shape, *x.strides, *plan.sizes]
+    memory: Any = (_WORD * len(words))(*words)
+    shape = addressof(memory) + WORD * len(expected)
+    memory[EXPECTED.shape], memory[EXPECTED.sizes] = shape, shape + WORD * 2 * len(plan.shape)
+    memory.kept = x.dtype, layout, into
+    return np.frombuffer(memory, np.int64)
 
 
 def _may_wait(x: np.ndarray) -> bool:

@@ -33,24 +33,9 @@ from splitjit._plan.plan import Plan
 from splitjit._runtime.threads import one_thread
 from splitjit.errors import SplitError, SplitTypeError, X, kind_of, reason
 
-
-class Move(NamedTuple):
-    """An array to copy: the memory of the object, or the mask of a masked array.
-
-    Attributes
-    ----------
-    x : ndarray
-    how : How
-    layout : CopyLayout or None
-        The compiled copy; None if NumPy copies.
-    parts : list of ndarray or None
-        The checked arrays for the parts; None for new ones.
-    """
-
-    x: np.ndarray
-    how: How
-    layout: CopyLayout | None
-    parts: list[np.ndarray] | None
+Move = tuple[np.ndarray, How, CopyLayout | None, list[np.ndarray] | None]
+"""An array to copy, which is the memory of the object or the mask of a masked array; how; the
+compiled copy, or None if NumPy copies; the checked arrays for the parts, or None for new ones."""
 
 
 class Decision(NamedTuple):
@@ -153,8 +138,8 @@ def _moving(
     moves = []
     for x, parts in pairs:
         how = how_of(plan, x)
-        moves.append(Move(x, how, how.layout_for(plan, x, parts), parts))
-    return Decision("numpy" if moves[0].layout is None else "compiled", plan, moves, out)
+        moves.append((x, how, how.layout_for(plan, x, parts), parts))
+    return Decision("numpy" if moves[0][2] is None else "compiled", plan, moves, out)
 
 
 def _decide_for_library(given: Input, request: Request, out: Any) -> Decision:
@@ -190,7 +175,7 @@ def _carry_out(decision: Decision, given: Input, request: Request) -> list[Any]:
         return out
     assert plan is not None
     made = [how.copy(plan, x, layout, parts) for x, how, layout, parts in moves]
-    plan._use(moves[0].how)
+    plan._use(moves[0][1])
     if out is None:
         return given.wrap(*made)
     given.wrote(out, made)

@@ -26,7 +26,6 @@ import numpy as np
 from splitjit._abi.builtins import keep_forever
 from splitjit._abi.calls import AT, MOST_HELPERS, SPACING
 from splitjit._abi.structs import READS_ARRAYS
-from splitjit._abi.thresholds import TEAM as OF_TEAM
 from splitjit._abi.thresholds import THRESHOLDS
 from splitjit._runtime.loading import NATIVE
 
@@ -89,8 +88,8 @@ class _Team:
         self._memory = keep_forever((ctypes.c_char * nbytes)())  # helpers outlive this object
         self.address = -(-ctypes.addressof(self._memory) // SPACING) * SPACING
         self.threads, self.limits_until = 1, float("-inf")
-        for name, value in asdict(OF_TEAM).items():
-            self.word(getattr(AT, name)).value = value
+        for name in {*AT._fields} & {*asdict(THRESHOLDS)}:
+            self.word(getattr(AT, name)).value = getattr(THRESHOLDS, name)
         self.word(AT.alone).value = id(_ALONE) if READS_ARRAYS else 0
 
     def read_limits(self) -> None:
@@ -142,7 +141,7 @@ def run_loop(loop: int, nbytes: int, arguments: tuple[int, int, int, int]) -> No
         from splitjit._kernels.numba_threads import run_on_numba
 
         given = np.array(arguments, np.int64)
-        run_on_numba(loop, min(nbytes // OF_TEAM.chunk, TEAM.threads), given.ctypes.data)
+        run_on_numba(loop, min(nbytes // THRESHOLDS.chunk, TEAM.threads), given.ctypes.data)
         return
     NATIVE.share_without_gil(TEAM.address, loop, nbytes, *arguments)
 
@@ -162,13 +161,15 @@ def explain(nbytes: int) -> tuple[int, str]:
     limited_by, most = next(iter(limits().items()))
     if ON_NUMBA or most == 1:
         return most, f"limited by {limited_by}"
-    share = OF_TEAM.awake_share if nbytes < OF_TEAM.wake_from else OF_TEAM.asleep_share
+    share = THRESHOLDS.awake_share if nbytes < THRESHOLDS.wake_from else THRESHOLDS.asleep_share
     helpers = min(most - 1, MOST_HELPERS, nbytes // share)
     why = f"the caller and {helpers} of its helpers, limited by {limited_by}"
     if helpers < most - 1:
         why = f"each helper gets at least {share} bytes"
-    if nbytes < OF_TEAM.wake_from:
-        why += f"; below {OF_TEAM.wake_from} bytes, only if it follows another large copy at once"
+    if nbytes < THRESHOLDS.wake_from:
+        why += (
+            f"; below {THRESHOLDS.wake_from} bytes, only if it follows another large copy at once"
+        )
     return helpers + 1, why
 
 

@@ -348,7 +348,7 @@ time.sleep(0.2)
 assert not is_asleep()
 """,
     "2: a sleeping helper is woken from 4 MB on": """
-let(**dataclasses.asdict(dataclasses.replace(threads.OF_TEAM, pause=0)))
+let(**of_team | {"pause": 0})
 for _ in range(3):
     assert not asks(31)  # of 128 KB
     time.sleep(0.01)
@@ -360,8 +360,7 @@ while word("HELPED") == before:
     wait_until(is_asleep)
 """,
     "2: below 4 MB an awake helper is asked": """
-let(**dataclasses.asdict(dataclasses.replace(threads.OF_TEAM, awake=10**15, pause=0)))
-let(ended=-(10**16))
+let(**of_team | {"awake": 10**15, "pause": 0, "ended": -(10**16)})
 assert not asks(4)
 assert asks(4)
 let(awake_share=1 << 20)
@@ -417,8 +416,7 @@ def test_the_rules_say_who_is_asked(rule, tmp_path):
 def test_each_helper_gets_enough(tmp_path):
     """Of 4 MB, one that sleeps gets 1 MB, and one that is awake 256 KB."""
     code = """
-numbers = dataclasses.replace(threads.OF_TEAM, awake=10**15, pause=0)
-let(**dataclasses.asdict(numbers), ended=-(10**16))
+let(**of_team | {"awake": 10**15, "pause": 0, "ended": -(10**16)})
 for asked in (4, 16):
     run_loop(31, 32)
     assert word("ASKED") == asked
