@@ -48,6 +48,8 @@ Attributes
 ----------
 kinds : tuple of type
     Tensor and Parameter.
+is_traced : callable
+    Tells whether torch.compile is tracing.
 split_copy : callable
     Torch's operator ``split_with_sizes_copy``.
 cat, stack : callable
@@ -66,6 +68,7 @@ def look_up() -> None:
     forward_ad, is_traced = torch.autograd.forward_ad, torch.compiler.is_dynamo_compiling
     TORCH.split_copy, TORCH.cat, TORCH.stack = torch.split_with_sizes_copy, torch.cat, torch.stack
     TORCH.kinds = kinds = torch.Tensor, torch.nn.Parameter
+    TORCH.is_traced = is_traced
     TORCH.in_reach = _never
     try:
         is_tracing = torch._C._is_tracing
@@ -216,16 +219,40 @@ def tensors_over(parts: list[np.ndarray], dtype: Any) -> list[Any]:
 # with short runs, strided and transposed ones.
 
 
-def suits_operator(x: Any, plan: Plan) -> bool:
+def _split_at_once(plan: Plan, x: Any, out: Any) -> list[Any] | None:
+    """Split a tensor by the operator if it is as expected, and so is `out`; else return None."""
+    if not TORCH.in_reach(x) or x.requires_grad or x.is_nested or x.shape != plan.shape:
+        return None
+    targets = list(out) if type(out) in (list, tuple) else out
+    try:
+        return split_by_operator(x, plan, targets) if suits_operator(x, plan, targets) else None
+    except RuntimeError:  # torch refuses the layout or the storage, or has no memory
+        return None
+
+
+OPERATOR = SimpleNamespace(at_once=_split_at_once)
+"""How a plan splits the next tensor if torch's own operator has split the last one."""
+
+
+def split_by_operator(x: Any, plan: Plan, targets: list[Any] | None) -> list[Any]:
+    """Return the parts that the operator makes, or writes to tensors."""
+    parts = TORCH.split_copy(x, plan.sizes, plan.axis, out=targets)
+    plan._use(OPERATOR)
+    return list(parts) if targets is None else targets
+
+
+def suits_operator(x: Any, plan: Plan, targets: Any) -> bool:
     """Return whether the operator splits a tensor that kernels could reach.
 
     False if kernels are faster, or if the operator may do anything but what `split` promises.
     """
     if not x.is_cpu or x.is_conj() or x.is_neg() or not _is_known(x.dtype):
         return False  # torch reads lazy values beyond a storage
-    if x.requires_grad and sys.modules["torch"].is_grad_enabled():
-        return True  # it joins the gradients of the parts; our own backward takes longer
-    return bool(x.nbytes < THRESHOLDS.large) or suits_join([x], plan)
+    # It joins the gradients of the parts; our own backward takes longer.
+    needs_grad = x.requires_grad and sys.modules["torch"].is_grad_enabled()
+    if not (needs_grad or x.nbytes < THRESHOLDS.large or suits_join([x], plan)):
+        return False
+    return targets is None or (type(targets) is list and _surely_fit(x, plan, targets))
 
 
 def suits_join(tensors: list[Any], plan: Plan) -> bool:
@@ -237,7 +264,7 @@ def suits_join(tensors: list[Any], plan: Plan) -> bool:
     return nbytes >= LONG_RUN * runs and all(x.is_contiguous() for x in tensors)
 
 
-def surely_fit(x: Any, plan: Plan, tensors: list[Any]) -> bool:
+def _surely_fit(x: Any, plan: Plan, tensors: list[Any]) -> bool:
     """Return whether torch may write the parts of `x` to tensors.
 
     Torch itself would resize those of other shapes, write to those that record a gradient, and look
@@ -247,8 +274,9 @@ def surely_fit(x: Any, plan: Plan, tensors: list[Any]) -> bool:
         return False
     kinds, dtype, itemsize, start = TORCH.kinds, x.dtype, x.itemsize, x.data_ptr()
     ranges, is_complex = [(start, start + x.nbytes)], dtype.is_complex
+    row = x.nbytes // max(plan.shape[plan.axis], 1)
     try:  # in the order in which most tensors fail; each attribute takes about 0.1 us
-        for t, shape in zip(tensors, plan.output_shapes, strict=True):
+        for t, shape, size in zip(tensors, plan.output_shapes, plan.sizes, strict=True):
             if type(t) not in kinds or t.shape != shape or t.dtype is not dtype or not t.is_cpu:
                 return False
             if t.requires_grad or not t.is_contiguous() or t.is_neg():
@@ -256,7 +284,7 @@ def surely_fit(x: Any, plan: Plan, tensors: list[Any]) -> bool:
             if is_complex and t.is_conj():
                 return False
             t._version  # noqa: B018 - tensors of inference mode have none
-            nbytes, start = t.nbytes, t.data_ptr()
+            nbytes, start = row * size, t.data_ptr()
             if t.storage_offset() * itemsize + nbytes > len(t.untyped_storage()):  # in bytes
                 return False
             ranges.append((start, start + nbytes))

@@ -73,19 +73,12 @@ class Tensor(Input):
         if not self._in_reach:
             return None
         plan = request.plan_of(self.x.shape)
-        if not memory.suits_operator(self.x, plan):
-            return None
-        if out is None:
-            return plan, None
-        if type(out) not in (list, tuple):
-            return None
-        targets = list(out)  # nobody else changes this list
-        return (plan, targets) if memory.surely_fit(self.x, plan, targets) else None
+        targets = list(out) if type(out) in (list, tuple) else out  # nobody changes this list
+        return (plan, targets) if memory.suits_operator(self.x, plan, targets) else None
 
     def made_by_operator(self, plan: Plan, targets: list[Any] | None) -> list[Any]:
         """Return the parts that torch's own operator has made, or has written to tensors."""
-        parts = TORCH.split_copy(self.x, plan.sizes, plan.axis, out=targets)
-        return list(parts) if targets is None else targets
+        return memory.split_by_operator(self.x, plan, targets)
 
     def joins_itself(self, inputs: list[Any], plan: Plan) -> bool:
         """Return whether torch joins the tensors: small ones, and long contiguous runs."""
