@@ -163,7 +163,7 @@ class Plan:
 def check_shape(plan: Plan, shape: tuple[Any, ...]) -> None:
     """Refuse an array whose shape is not the plan's."""
     if shape != plan.shape:
-        raise SplitError.of(f"{X} of shape {shape}", f"the plan is for shape {plan.shape}")
+        raise SplitError.of(f"{X} of shape {tuple(shape)}", f"the plan is for shape {plan.shape}")
 
 
 # ---- sizes -------------------------------------------------------------------------------
