@@ -14,15 +14,15 @@ import numpy as np
 
 from splitjit._copy.buffers import allocate_whole, span
 from splitjit._copy.how import how_of
-from splitjit._copy.outputs import overlaps_itself, share_memory
+from splitjit._copy.outputs import check_array, share_memory, views_of
 from splitjit._copy.run import adapter_of, refusal_of
 from splitjit._inputs.adapt import items_of
-from splitjit._inputs.arrays import carries_meaning, do_ranges_meet
+from splitjit._inputs.arrays import do_ranges_meet
 from splitjit._inputs.input import Input, Masked, mask_of
 from splitjit._inputs.torch.tensors import is_compiling, is_tensor, tensor_input
 from splitjit._plan.arguments import Shape, normalize_axis
 from splitjit._plan.plan import Plan, PlanCache
-from splitjit._plan.rules import LENGTHS, OVERLAP_FAULT
+from splitjit._plan.rules import LENGTHS
 from splitjit.errors import OUT, SplitError, SplitTypeError, kind_of, pairs
 
 Plans = PlanCache | Plan
@@ -72,7 +72,7 @@ def _join(parts: Any, axis: SupportsIndex, out: Any, plans: Plans, stacks: bool)
     plan = _plan_of(shapes, index, plans)
     if any(array is None for array in arrays):
         if tuple(getattr(out, "shape", plan.shape)) != plan.shape:  # torch would resize it
-            raise _wrong_shape(out, plan.shape)
+            raise SplitError.of(f"{OUT} of shape {tuple(out.shape)}", _says(plan))
         return by_library()
     sources: list[list[Any]] = [arrays]
     if first.mask is not None:
@@ -199,19 +199,17 @@ def _wholes(
     """Return new arrays for the data and the masks, or those of `out` if they fit."""
     if out is None:
         return [allocate_whole(plan.shape, each[0].dtype) for each in sources]
-    if issubclass(type(out), np.ndarray) and carries_meaning(type(out)):
-        rule = f"its class carries more than values, such as a unit; pass np.asarray({OUT})"
-        raise SplitTypeError.of(f"{OUT} of type {kind_of(out)}", rule)
     try:
         _, pairs_to_copy = first.targets([out])
+        given = [one for _, (one,) in pairs_to_copy]
+        given = views_of(given, "must be an ndarray, as the parts are")
+        if len(given) > len(sources):  # only `out` has a mask
+            sources.append([np.zeros(part.shape, given[1].dtype) for part in sources[0]])
+        for whole, each in zip(given, sources, strict=True):
+            check_array(OUT, whole, plan.shape, each[0].dtype, _says(plan))
     except SplitError as error:
         raise _of_out(error) from None
-    given = [whole for _, (whole,) in pairs_to_copy]
-    if len(given) > len(sources):  # only `out` has a mask
-        sources.append([np.zeros(part.shape, given[1].dtype) for part in sources[0]])
-    wholes = []
-    for whole, each in zip(given, sources, strict=True):
-        wholes.append(_checked(whole, plan.shape, each[0].dtype))
+    wholes: list[Any] = [Input(whole).array for whole in given]
     for i, part in enumerate([part for each in sources for part in each]):
         for whole in wholes:
             if do_ranges_meet([span(whole), span(part)]) and share_memory(whole, part):
@@ -226,28 +224,8 @@ def _of_out(error: SplitError) -> SplitError:
     return type(error).of(*[text.replace(f"{OUT}[0]", OUT) for text in texts])
 
 
-def _checked(whole: Any, shape: Shape, dtype: np.dtype) -> np.ndarray:
-    """Return a view of the memory of `out`, which nobody else can change; refuse what is unfit."""
-    if not issubclass(type(whole), np.ndarray):
-        hint = f"pass {OUT}.numpy()" if hasattr(type(whole), "numpy") else ""
-        rule = "must be an ndarray, as the parts are"
-        raise SplitTypeError.of(f"{OUT} of type {kind_of(whole)}", rule, hint)
-    array = Input(np.ndarray.view(whole, np.ndarray)).array
-    assert array is not None
-    if array.shape != shape:
-        raise _wrong_shape(array, shape)
-    if array.dtype != dtype:
-        rule = f"the dtype must be the dtype of parts[0], {dtype}"
-        raise SplitTypeError.of(f"{OUT} of dtype {array.dtype}", rule)
-    if not array.flags.writeable:
-        raise SplitError.of(f"{OUT} is read-only", "must be writeable")
-    if array.size and overlaps_itself(array):
-        raise SplitError.of(f"{OUT} of strides {array.strides}", OVERLAP_FAULT)
-    return array
-
-
-def _wrong_shape(out: Any, shape: Shape) -> SplitError:
-    return SplitError.of(f"{OUT} of shape {tuple(out.shape)}", f"the parts make the shape {shape}")
+def _says(plan: Plan) -> str:
+    return f"the parts make the shape {plan.shape}"
 
 
 def _joined_by_library(inputs: Sequence[Input], axis: int, out: Any, stacks: bool) -> Any:

@@ -12,6 +12,7 @@ from splitjit._abi.calls import LayoutRequest
 from splitjit._abi.layout_record import WORD
 from splitjit._copy.buffers import span, words_of
 from splitjit._inputs.arrays import carries_meaning, do_ranges_meet
+from splitjit._plan.arguments import Shape
 from splitjit._plan.plan import Plan
 from splitjit._plan.rules import OVERLAP_FAULT
 from splitjit._runtime.loading import NATIVE
@@ -31,7 +32,9 @@ def check_out(plan: Plan, x: np.ndarray, out: list[Any]) -> list[np.ndarray]:
     return parts
 
 
-def views_of(out: list[Any]) -> list[np.ndarray]:
+def views_of(
+    out: list[Any], rule: str = f"{OUT} must be a sequence of ndarrays"
+) -> list[np.ndarray]:
     """Return base-class views of outputs; refuse anything but ndarrays.
 
     Another thread or a finalizer may set the shape of a user's array at any moment. So checks and
@@ -44,7 +47,7 @@ def views_of(out: list[Any]) -> list[np.ndarray]:
         received = f"{OUT}[{i}] of type {kind_of(part)}"
         if not issubclass(kind, np.ndarray):
             hint = f"pass {OUT}[{i}].numpy()" if hasattr(kind, "numpy") else ""
-            raise SplitTypeError.of(received, f"{OUT} must be a sequence of ndarrays", hint)
+            raise SplitTypeError.of(received, rule, hint)
         if carries_meaning(kind):
             rule = "its class carries more than values, such as a unit"
             raise SplitTypeError.of(received, f"{rule}; pass np.asarray({OUT}[{i}])")
@@ -73,26 +76,27 @@ def check_fit(plan: Plan, dtype: np.dtype, parts: list[np.ndarray]) -> None:
         rule = f"must have an array for each of {len(plan)} parts"
         raise SplitError.of(f"{OUT} of {len(parts)} arrays", rule)
     for i, (part, shape) in enumerate(zip(parts, plan.output_shapes, strict=True)):
-        if part.shape != shape or part.dtype != dtype or not part.flags.writeable:
-            raise _refused_part(i, part, shape, dtype, plan.axis)
-        if not (part.flags.c_contiguous or part.size == 0) and overlaps_itself(part):
-            raise SplitError.of(f"{OUT}[{i}] of strides {part.strides}", OVERLAP_FAULT)
-
-
-def _refused_part(
-    i: int, part: np.ndarray, shape: tuple[int, ...], dtype: np.dtype, axis: int
-) -> SplitError:
-    name, hint = f"{OUT}[{i}]", ""
-    if part.shape != shape:
-        if shape[axis] == 1 and part.shape == (*shape[:axis], *shape[axis + 1 :]):
-            index = "..., None" if axis == part.ndim else ":, " * axis + "None"
+        name, hint = f"{OUT}[{i}]", ""
+        before, after = shape[: plan.axis], shape[plan.axis + 1 :]
+        if part.shape == (*before, *after) and shape[plan.axis] == 1:
+            index = "..., None" if not after else ":, " * plan.axis + "None"
             hint = f"pass {name}[{index}], or call unstack(out=)"
-        rule = f"part {i} has shape {shape}"
-        return SplitError.of(f"{name} of shape {part.shape}", rule, hint)
-    if part.dtype != dtype:
+        check_array(name, part, shape, dtype, f"part {i} has shape {shape}", hint)
+
+
+def check_array(
+    name: str, array: np.ndarray, shape: Shape, dtype: np.dtype, rule: str, hint: str = ""
+) -> None:
+    """Refuse an output of another shape, for which `rule` is, or that is otherwise unfit."""
+    if array.shape != shape:
+        raise SplitError.of(f"{name} of shape {array.shape}", rule, hint)
+    if array.dtype != dtype:
         rule = f"the dtype must be the dtype of {X}, {dtype}"
-        return SplitTypeError.of(f"{name} of dtype {part.dtype}", rule)
-    return SplitError.of(f"{name} is read-only", "must be writeable")
+        raise SplitTypeError.of(f"{name} of dtype {array.dtype}", rule)
+    if not array.flags.writeable:
+        raise SplitError.of(f"{name} is read-only", "must be writeable")
+    if not (array.flags.c_contiguous or array.size == 0) and overlaps_itself(array):
+        raise SplitError.of(f"{name} of strides {array.strides}", OVERLAP_FAULT)
 
 
 def check_memory(x: np.ndarray, parts: list[np.ndarray], axis: int) -> None:
