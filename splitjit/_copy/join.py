@@ -99,7 +99,9 @@ def _join_at_once(parts: Any, axis: Any, out: Any, plans: Plans, stacks: bool) -
 
     The builtin function checks them; see `splitjit._copy.how`.
     """
-    if type(axis) is not int or type(parts) not in (list, tuple) or not parts:
+    if type(parts) is np.ndarray and parts.ndim > 1:
+        parts = [*parts]
+    if type(axis) is not int or type(parts) not in (list, tuple):
         return None
     if {*map(type, parts)} != {np.ndarray} or type(out) not in (type(None), np.ndarray):
         return None
@@ -107,25 +109,24 @@ def _join_at_once(parts: Any, axis: Any, out: Any, plans: Plans, stacks: bool) -
     if not -rank <= axis < rank:
         return None
     index = axis % rank
-    if stacks:
-        parts = _with_axis(parts, index)
-    shapes = [part.shape for part in parts]
-    if [shape for shape in shapes if len(shape) != rank]:
+    try:
+        given = _with_axis(parts, index) if stacks else list(parts)
+        whole, sizes = _whole_of([part.shape for part in given], index)
+    except IndexError:  # a part has fewer axes
         return None
-    whole, sizes = _whole_of(shapes, index)
     if isinstance(plans, PlanCache):
         plan = plans.get((whole, index, (LENGTHS, sizes)))
     else:
         plan = plans if (plans.shape, plans.sizes) == (whole, sizes) else None
     if plan is None or plan._join is None:
         return None
-    made = allocate_whole(whole, parts[0].dtype) if out is None else out
-    return made if plan._join.into(made, list(parts)) else None
+    made = allocate_whole(whole, given[0].dtype) if out is None else out
+    return made if plan._join.into(made, given) else None
 
 
 def _with_axis(arrays: Sequence[np.ndarray], index: int) -> list[np.ndarray]:
     """Return views that have a new axis of length 1."""
-    new_axis = (*[slice(None)] * index, None)
+    new_axis = (..., None) if index == arrays[0].ndim else (*[slice(None)] * index, None)
     return [array[new_axis] for array in arrays]
 
 
