@@ -15,7 +15,7 @@ import numpy as np
 from splitjit._copy.buffers import allocate_whole, span
 from splitjit._copy.how import how_of
 from splitjit._copy.outputs import check_array, share_memory, views_of
-from splitjit._copy.run import adapter_of, refusal_of
+from splitjit._copy.run import adapter_of
 from splitjit._inputs.adapt import items_of
 from splitjit._inputs.arrays import do_ranges_meet
 from splitjit._inputs.input import Input, Masked, mask_of
@@ -23,7 +23,7 @@ from splitjit._inputs.torch.tensors import is_compiling, is_tensor, tensor_input
 from splitjit._plan.arguments import Shape, normalize_axis
 from splitjit._plan.plan import Plan, PlanCache
 from splitjit._plan.rules import LENGTHS
-from splitjit.errors import OUT, SplitError, SplitTypeError, kind_of, pairs
+from splitjit.errors import OUT, SplitError, SplitTypeError, kind_of, pairs, reason
 
 Plans = PlanCache | Plan
 """Where to look for the plan of the whole, or the plan that the parts must fit."""
@@ -236,7 +236,7 @@ def _joined_by_library(inputs: Sequence[Input], axis: int, out: Any, stacks: boo
     except SplitError as error:
         raise _of_out(error) from None
     except Exception as error:
-        refusal = refusal_of(error, first)
-        if not isinstance(refusal, SplitError):
+        if not first.refused(error):
             raise
-        raise refusal.named("join", x="parts") from error
+        received = f"parts of type {kind_of(first.x)}"
+        raise SplitTypeError.of(received, f"{first.library} refuses: {reason(error)}") from error

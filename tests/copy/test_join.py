@@ -324,6 +324,8 @@ def test_gradients_flow_through_a_join(torch):
     assert torch.func.vmap(lambda a: splitjit.stack([a, a]))(x).shape == (3, 2, 4)
     with pytest.raises(SplitTypeError, match=r"join: parts of type Tensor .* torch refuses"):
         splitjit.join([x], out=torch.empty(3, 4))
+    with pytest.raises(SplitTypeError, match=r"join: parts of type Tensor .* torch refuses"):
+        splitjit.join([torch.ones(3, 4), x], out=torch.empty(6, 4))
 
 
 def test_a_join_compiles_in_torch(torch):

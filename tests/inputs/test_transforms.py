@@ -290,6 +290,15 @@ def test_freed_memory_is_refused():
             split(x, 2, copy=copy)
 
 
+def test_torch_writes_to_no_freed_memory():
+    """Torch itself does, if it copies what kernels cannot read, and crashes."""
+    x, out = torch.ones(4, dtype=torch.complex64).conj(), torch.ones(4, dtype=torch.complex64)
+    out.untyped_storage().resize_(0)
+    for call in (split, lambda x, n, out: splitjit.join([x], out=out[0])):
+        with pytest.raises(SplitTypeError, match=r"out.*its memory was freed"):
+            call(x, 4, out=[out])
+
+
 # ---- outputs ----------------------------------------------------------------------------
 
 

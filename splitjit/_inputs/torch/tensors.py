@@ -89,6 +89,7 @@ class Tensor(Input):
         torch = sys.modules["torch"]
         if out is not None:
             _tensors_like(self.x.dtype, [out])  # torch would convert the values
+            _refuse(out, f"{OUT}[0]")
         join = (TORCH.stack or torch.stack) if stacks else (TORCH.cat or torch.cat)
         return join(parts, axis, out=out)
 
@@ -138,6 +139,7 @@ class Tensor(Input):
         tensors = _tensors_like(x.dtype, out)
         torch = sys.modules["torch"]
         for i, target in enumerate(tensors):
+            _refuse(target, f"{OUT}[{i}]")
             if target.device != x.device:
                 rule = f"must be on the device of {X}, {x.device}"
                 raise SplitError.of(f"{OUT}[{i}] on the device {target.device}", rule)
@@ -167,14 +169,15 @@ def tensor_input(x: Any) -> Tensor:
     if TORCH.in_reach(x):
         without_grad = x.requires_grad and not sys.modules["torch"].is_grad_enabled()
         return Tensor(x.detach() if without_grad else x, True)
-    if not is_compiling():
-        _refuse(x, X)
+    _refuse(x, X)
     return Tensor(x, False)
 
 
 def _refuse(x: Any, name: str) -> None:
     """Refuse tensors that torch cannot split, or that do not fit in their storage."""
     torch = sys.modules["torch"]
+    if is_compiling():  # which knows no memory
+        return
     rule = ""
     if x.is_nested:
         rule = "must not be nested; split each tensor of its .unbind()"
