@@ -29,22 +29,9 @@ if TYPE_CHECKING:
     from splitjit._api.warmup import warmup as warmup
     from splitjit._copy.explanation import Explanation as Explanation
 
-__all__ = [
-    "Explanation",
-    "SplitError",
-    "SplitPlan",
-    "SplitTypeError",
-    "clear_caches",
-    "explain",
-    "join",
-    "plan_split",
-    "set_buffer_limit",
-    "split",
-    "split_into",
-    "stack",
-    "unstack",
-    "warmup",
-]
+__all__ = ["explain", "join", "plan_split", "split", "split_into", "stack", "unstack"]
+__all__ += ["Explanation", "SplitError", "SplitPlan", "SplitTypeError"]
+__all__ += ["clear_caches", "set_buffer_limit", "warmup"]
 __version__ = "0.3.0"
 
 _LATER = {

@@ -4,8 +4,6 @@ An operator turns its attributes and inputs into a `Rule`. A call splits an arra
 rule; shape inference splits a shape by the rule.
 """
 
-from __future__ import annotations
-
 import functools
 import inspect
 import math
@@ -124,8 +122,7 @@ class Unknown:
 
     def __post_init__(self) -> None:
         if self.length is not None:
-            length = count_attribute("length", self.length, 0)
-            object.__setattr__(self, "length", length)
+            object.__setattr__(self, "length", count_attribute("length", self.length, 0))
 
 
 INTEGERS = frozenset({f"tensor({sign}int{bits})" for sign in ("", "u") for bits in (8, 16, 32, 64)})

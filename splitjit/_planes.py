@@ -123,6 +123,5 @@ def _with_axis(array: Any, i: int, plane: tuple[int, ...], part: tuple[int, ...]
         memory_of(array, f"{OUT}[{i}]")  # may refuse the mask
     shape = getattr(array, "shape", plane)
     if shape != plane:
-        received = f"{OUT}[{i}] of shape {tuple(shape)}"
-        raise SplitError.of(received, f"part {i} has shape {plane}")
+        raise SplitError.of(f"{OUT}[{i}] of shape {tuple(shape)}", f"part {i} has shape {plane}")
     return array.reshape(part) if hasattr(array, "reshape") else array

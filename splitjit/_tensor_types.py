@@ -4,13 +4,12 @@ from typing import Any
 
 import numpy as np
 
-_NAMES = {
-    name: f"tensor({name})"
-    for name in (
-        *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
-        *("float16", "bfloat16", "complex64", "complex128"),
-    )
-} | {"float32": "tensor(float)", "float64": "tensor(double)"}
+_ALIKE = ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
+_ALIKE += ["float16", "bfloat16", "complex64", "complex128"]
+"""Types that NumPy and ONNX call alike."""
+
+_NAMES = {name: f"tensor({name})" for name in _ALIKE}
+_NAMES |= {"float32": "tensor(float)", "float64": "tensor(double)"}
 """ONNX's names by the names of NumPy, which are those of torch and other libraries, too."""
 
 _STRING = "tensor(string)"

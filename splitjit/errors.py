@@ -110,13 +110,8 @@ _WORDS_OF_OTHERS = {
     "chunks": "num_outputs",
     "sections": "num_sections",
     "indices_or_sections": "indices",
-    "num_or_size_splits": "split",
-    "lengths": "split",
-    "sizes": "split",
-    "split_size": "split",
-    "split_sizes": "split",
-    "split_size_or_sections": "split",
-    "split_lengths": "split",
+    **dict.fromkeys(("num_or_size_splits", "lengths", "sizes", "split_size"), "split"),
+    **dict.fromkeys(("split_sizes", "split_size_or_sections", "split_lengths"), "split"),
 }
 """Parameters of other libraries, and ours with the same meaning."""
 

@@ -27,17 +27,8 @@ from splitjit._plan.arguments import Indices
 from splitjit._planes import split_planes
 from splitjit.errors import SplitError
 
-__all__ = [
-    "array_split",
-    "concat",
-    "concatenate",
-    "dsplit",
-    "hsplit",
-    "split",
-    "stack",
-    "unstack",
-    "vsplit",
-]
+__all__ = ["array_split", "dsplit", "hsplit", "split", "unstack", "vsplit"]
+__all__ += ["concat", "concatenate", "stack"]
 
 _Sections = SupportsIndex | Indices
 

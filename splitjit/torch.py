@@ -39,19 +39,9 @@ from splitjit._plan.arguments import rule_of
 from splitjit._planes import split_planes, without_axis
 from splitjit.errors import SplitError
 
-__all__ = [
-    "cat",
-    "chunk",
-    "concat",
-    "dsplit",
-    "hsplit",
-    "split",
-    "split_with_sizes",
-    "stack",
-    "tensor_split",
-    "unbind",
-    "vsplit",
-]
+__all__ = ["chunk", "dsplit", "hsplit", "split", "split_with_sizes"]
+__all__ += ["tensor_split", "unbind", "vsplit"]
+__all__ += ["cat", "concat", "stack"]
 
 _ORIGINALS = {name: getattr(torch, name) for name in __all__}
 """torch's own functions; a program may replace them with ours."""
@@ -371,17 +361,12 @@ def _parts_of_kernels(rule: dict[str, Any] | None, dim: Any, x: Any) -> tuple[An
 def _parts_of_torch(name: str, x: Any, /, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
     """Split by torch, and copy the views. A symbolic trace records this module's own function."""
     if isinstance(x, torch.fx.Proxy):
-        own = globals()[name]
-        traced: tuple[Any, ...] = torch.overrides.handle_torch_function(
-            own, (x,), x, *args, **kwargs
-        )
-        return traced
+        trace: Callable[..., tuple[Any, ...]] = torch.overrides.handle_torch_function
+        return trace(globals()[name], (x,), x, *args, **kwargs)
     original = _SPLIT_METHOD if name == "split" and is_tensor(x) else _ORIGINALS[name]
     views = original(x, *args, **kwargs)
-    contiguous = {"memory_format": torch.contiguous_format}  # sparse parts have no such format
-    return tuple(
-        [view.clone(**(contiguous if view.layout is torch.strided else {})) for view in views]
-    )
+    dense = {"memory_format": torch.contiguous_format}  # sparse parts have no such format
+    return tuple([view.clone(**(dense if view.layout is torch.strided else {})) for view in views])
 
 
 def _rank(x: Any) -> int:

@@ -1,7 +1,5 @@
 """Lines on standard error, and JSON. It imports little, so that the command speaks at once."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import sys

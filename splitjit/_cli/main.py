@@ -1,7 +1,5 @@
 """The command line. It imports what a command needs only when the command runs."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -1,7 +1,5 @@
 """The commands that read and write files: `split`, `join`, `reshard` and `info`."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import dataclasses
@@ -21,8 +19,8 @@ from splitjit._plan.rules import NAMES
 from splitjit.files.checkpoints import operations, sharding, siblings
 from splitjit.files.file_plan import FilePlan, SplitFiles, TensorPlan, percent
 from splitjit.files.formats.base import Tensor
-from splitjit.files.parts import Progress
 from splitjit.files.staging import check_targets
+from splitjit.files.tiles import Progress
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -43,7 +41,9 @@ def run(arguments: argparse.Namespace) -> None:
     elif not arguments.quiet:
         print_report(planned, dry_run, arguments.verbose)
         if dry_run and arguments.tp_plan:
-            print_patterns(planned)
+            print("the same without --tp-plan:")
+            options = [f"  --tensor {shlex.quote(one)}" for one in siblings.as_patterns(planned)]
+            _print(" \\\n".join(options).splitlines())
         for target in existing:
             print(f"{printable(target)} exists")
     if dry_run:
@@ -118,13 +118,6 @@ def print_report(planned: SplitFiles, dry_run: bool, verbose: bool) -> None:
         print(f"{share} of the bytes are split; each part holds {amount(each)}")
 
 
-def print_patterns(planned: SplitFiles) -> None:
-    """Print the options that split as the plan of the model does."""
-    print("the same without --tp-plan:")
-    options = [f"  --tensor {shlex.quote(one)}" for one in siblings.as_patterns(planned)]
-    _print(" \\\n".join(options).splitlines())
-
-
 def _print(lines: Iterable[str]) -> None:
     for line in lines:
         print(printable(line))
@@ -148,8 +141,7 @@ def _split_lines(file: FilePlan, dry_run: bool, listed: bool) -> Iterator[str]:
         yield from [f"  {plan.name}: {_describe_split(plan)}" for plan in file.tensors]
         yield from [f"  {name}: left out" for name in file.left_out]
     for i, target in enumerate(targets):
-        held = number_of(len(file.tensors), "tensor")
-        yield f"{target}: {held}, {amount(file.part_nbytes(i))}"
+        yield f"{target}: {number_of(len(file.tensors), 'tensor')}, {amount(file.part_nbytes(i))}"
 
 
 def _joined_lines(file: FilePlan, dry_run: bool, listed: bool) -> Iterator[str]:
@@ -208,8 +200,7 @@ def print_info(described: dict[str, Any], tensors: bool) -> None:
         if one["split"] is None:
             _print(_info_lines(one))
         else:
-            alike = {**one["split"], "rank": None}
-            splits.setdefault(repr(alike), []).append(one)
+            splits.setdefault(repr({**one["split"], "rank": None}), []).append(one)
     for parts in splits.values():
         _print(_split_info(parts, tensors))
     if described["problem"] and len(described["checkpoints"]) > 1:

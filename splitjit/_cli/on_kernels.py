@@ -3,8 +3,6 @@
 ``check`` compares typical splits with NumPy's, joins them back, and times them.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import platform
@@ -14,7 +12,6 @@ import sys
 import time
 import timeit
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -146,10 +143,8 @@ def check(as_json: bool = False) -> int:
         The exit status: 1 if a part differs from NumPy's in any byte, else 0.
     """
     announce()
-    say(
-        "then splitting eight typical arrays, comparing each byte with NumPy's parts, and timing "
-        "both in turn, which takes 5 to 15 s"
-    )
+    said = "then splitting eight typical arrays, comparing each byte with NumPy's parts, and "
+    say(said + "timing both in turn, which takes 5 to 15 s")
     begun = time.monotonic()
     kernels = _time_first_use()
     found = []
@@ -288,7 +283,7 @@ def _machine() -> dict[str, str]:
     quota = "" if granted is None else f", quota {granted:g} cores"
     numba_threads = "no limit" if limits["Numba"] == sys.maxsize else limits["Numba"]
     return {
-        "splitjit": f"{splitjit.__version__}, {Path(splitjit.__file__).parent}",
+        "splitjit": f"{splitjit.__version__}, {os.path.dirname(splitjit.__file__)}",
         "python": f"{platform.python_version()}, {platform.platform()}",
         "numpy": np.__version__,
         "numba": numba.__version__,

@@ -5,8 +5,6 @@ the help; from the line ``examples:`` on, it follows the options. A function tha
 several commands has their help in its docstring.
 """
 
-from __future__ import annotations
-
 import argparse
 import inspect
 import itertools
@@ -103,8 +101,7 @@ def _split(parser: argparse.ArgumentParser) -> None:
     tensors = _tensors(parser, help=text)
     text = "copy each other tensor into every part, or leave it out (default: copy)"
     tensors.add_argument("--others", choices=["copy", "skip"], default="copy", help=text)
-    output = _output(parser, "DIR", "folder of the parts (default: FILE's folder)")
-    _names(output, default="files")
+    _names(_output(parser, "DIR", "folder of the parts (default: FILE's folder)"), default="files")
 
 
 def _join(parser: argparse.ArgumentParser) -> None:
@@ -176,10 +173,8 @@ def _info(parser: argparse.ArgumentParser) -> None:
     _flag(parser, "--json", text="print JSON, for other programs")
 
 
-COMMANDS: dict[str, Callable[[argparse.ArgumentParser], None]] = {
-    function.__name__[1:]: function
-    for function in (_check, _warmup, _cache, _split, _join, _reshard, _info)
-}
+_COMMANDS = _check, _warmup, _cache, _split, _join, _reshard, _info
+COMMANDS = {function.__name__[1:]: function for function in _COMMANDS}
 """For each command, the function that adds its options."""
 
 # ---- options that several commands have --------------------------------------------------

@@ -4,10 +4,10 @@ The command ``python -m splitjit`` does the same. Files may be larger than memor
 .safetensors file, an index ``model.safetensors.index.json``, or a folder that has such an index.
 
 A `TensorFile` of `formats` reads a format, and a `FileWriter` writes it. `patterns` choose how
-tensors are split, `file_plan` is a split as data, `parts` plans and writes the parts, and `tiles`
-moves the bytes. `staging` keeps all files whole, by way of `disk`. These modules know nothing of
-models: `checkpoints` does, and its docstring is the path of a command, step by step. The public
-functions call its `operations`, and import it when first used.
+tensors are split, `file_plan` plans the parts, and its plan is data that `tiles` carries out: it
+writes the parts, tile by tile. `staging` keeps all files whole, by way of `disk`. These modules
+know nothing of models: `checkpoints` does, and its docstring is the path of a command, step by
+step. The public functions call its `operations`, and import it when first used.
 """
 
 from __future__ import annotations
@@ -18,19 +18,11 @@ from typing import Any, Literal, Unpack
 
 from splitjit._plan.arguments import OtherRules, named_rule
 from splitjit.files.file_plan import FilePlan, SplitFiles, TensorPlan
-from splitjit.files.parts import Progress
 from splitjit.files.staging import StrPath, check_targets
+from splitjit.files.tiles import Progress
 
-__all__ = [
-    "FilePlan",
-    "SplitFiles",
-    "TensorPlan",
-    "describe_files",
-    "join_files",
-    "plan_files",
-    "reshard_files",
-    "split_files",
-]
+__all__ = ["FilePlan", "SplitFiles", "TensorPlan"]
+__all__ += ["describe_files", "join_files", "plan_files", "reshard_files", "split_files"]
 
 
 def plan_files(
@@ -115,12 +107,8 @@ def plan_files(
     >>> plan.files[0].tensors[0].part_shapes, [target.name for target in plan.targets]
     (((4, 3), (4, 3)), ['x.0.npy', 'x.1.npy'])
     """
-    given = named_rule("plan_files", split, rule)
-    from splitjit.files.checkpoints import operations
-    from splitjit.files.checkpoints.sharding import Options
-
-    options = Options(axis, tensors, tp_plan, config, out, copy_config, layout, name, others)
-    planned = operations.plan_split(paths, given, options)
+    options = axis, tensors, tp_plan, config, out, copy_config, layout, name, others
+    planned = _plan("plan_files", paths, split, rule, options)
     check_targets(planned.targets, force)
     return planned
 
@@ -185,14 +173,8 @@ config, others, layout
     [3 4 5]
     [0 1 2 3 4 5]
     """
-    given = named_rule("split_files", split, rule)
-    from splitjit.files.checkpoints import operations
-    from splitjit.files.checkpoints.sharding import Options
-
-    options = Options(axis, tensors, tp_plan, config, out, copy_config, layout, name, others)
-    planned = operations.plan_split(paths, given, options)
-    operations.write(planned, force, progress)
-    return planned
+    options = axis, tensors, tp_plan, config, out, copy_config, layout, name, others
+    return _write(_plan("split_files", paths, split, rule, options), force, progress)
 
 
 def join_files(
@@ -257,9 +239,7 @@ def join_files(
     from splitjit.files.checkpoints import operations, sharding
 
     options = sharding.Options(axis, tensors, tp_plan, config, out, copy_config)
-    joined = operations.plan_join(paths, options)
-    operations.write(joined, force, progress)
-    return joined.targets
+    return _write(operations.plan_join(paths, options), force, progress).targets
 
 
 def reshard_files(
@@ -338,13 +318,8 @@ def reshard_files(
     ...     print([target.name for target in done.targets], np.load(done.targets[2]))
     ['y.0.npy', 'y.1.npy', 'y.2.npy'] [ 8  9 10 11]
     """
-    given = named_rule("reshard_files", split, rule)
-    from splitjit.files.checkpoints import operations, sharding
-
-    options = sharding.Options(axis, tensors, tp_plan, config, out, copy_config, layout, name)
-    planned = operations.plan_reshard(paths, given, options)
-    operations.write(planned, force, progress)
-    return planned
+    options = axis, tensors, tp_plan, config, out, copy_config, layout, name
+    return _write(_plan("reshard_files", paths, split, rule, options), force, progress)
 
 
 def describe_files(paths: StrPath | Iterable[StrPath]) -> dict[str, Any]:
@@ -384,3 +359,19 @@ def describe_files(paths: StrPath | Iterable[StrPath]) -> dict[str, Any]:
     from splitjit.files.checkpoints import operations
 
     return operations.describe_files(paths)
+
+
+def _plan(operator: str, paths: Any, split: Any, rule: OtherRules, options: Any) -> SplitFiles:
+    """Plan a split or a reshard. `options` are the values of `sharding.Options`."""
+    given = named_rule(operator, split, rule)
+    from splitjit.files.checkpoints import operations, sharding
+
+    plan = operations.plan_reshard if operator == "reshard_files" else operations.plan_split
+    return plan(paths, given, sharding.Options(*options))
+
+
+def _write(planned: SplitFiles, force: bool, progress: Progress | None) -> SplitFiles:
+    from splitjit.files.checkpoints import operations
+
+    operations.write(planned, force, progress)
+    return planned

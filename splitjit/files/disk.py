@@ -3,12 +3,9 @@
 All of them go through `change`. Tests replace it to make the n-th change fail.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import errno
-import functools
 import io
 import os
 import shutil
@@ -55,7 +52,6 @@ def fallocate(file: int, size: int) -> None:
         raise OSError(error, os.strerror(error))
 
 
-@functools.cache
 def _fallocate() -> Callable[..., int] | None:
     """Return ``fallocate`` from Linux's C library, or None if it has none."""
     library = ctypes.CDLL(None, use_errno=True)

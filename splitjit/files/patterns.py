@@ -12,8 +12,6 @@
 ========================  ==========================================================
 """
 
-from __future__ import annotations
-
 import fnmatch
 import re
 from collections.abc import Iterable

@@ -14,8 +14,6 @@ No two new files may have the same place, and none may replace an input.
 from __future__ import annotations
 
 import contextlib
-import functools
-import operator
 import os
 import re
 import shlex
@@ -155,10 +153,12 @@ class Staged:
         with contextlib.suppress(OSError):  # only root may give files away
             if len(owners) == 1 and {own.st_uid} != owners:
                 change(os.fchown, file, *owners, -1)
-        mode = functools.reduce(operator.and_, (given.st_mode for given in self._inputs))
+        mode = 0o777
+        for given in self._inputs:
+            mode &= given.st_mode
         if groups != {os.fstat(file).st_gid}:  # another group: it gets no more than others get
             mode &= ~0o070 | mode << 3
-        change(os.fchmod, file, mode & 0o777)
+        change(os.fchmod, file, mode)
 
     def move(self, force: bool) -> None:
         """Move the file into its place."""

@@ -17,24 +17,47 @@ A Fortran-order tensor is a C-order tensor of the reversed shape, and so are its
 parts. Tile by tile, each file is read and written from start to end.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from splitjit import SplitError, split
-from splitjit.files.file_plan import TensorPlan
+from splitjit.files.file_plan import FilePlan, TensorPlan
 from splitjit.files.formats.base import TILE, Data, Source, Tensor, TensorFile
+from splitjit.files.staging import Staged
 
 MOST = 4
 """The longest tile, for long rows and for many parts, in units of `TILE`."""
 
 LONG = 128
 """Mean run length, in bytes, from which NumPy copies faster than kernels that must be loaded."""
+
+
+Progress = Callable[[int, int], object]
+"""Called with the number of bytes written so far, and the total."""
+
+
+def write_parts(file: FilePlan, staged: Sequence[Staged], count: Callable[[int], object]) -> None:
+    """Write the parts of one file; call `count` with the bytes written since the last call."""
+    with contextlib.ExitStack() as stack:
+        parts = []
+        inputs = [read.status for plan in file.tensors for read in plan.file.inputs]
+        for i, one in enumerate(staged):
+            one.protect(*inputs)
+            parts.append(file.like.create(one, file.part(i), file.metadata(i)))
+            stack.callback(parts[-1].close)
+        tensors = [(plan.file, plan.tensor) for plan in file.tensors]
+        opened = stack.enter_context(open_sources(tensors))
+        for plan in file.tensors:
+            for i, part in enumerate(parts):
+                part.begin(plan.part(i))
+            for group, data in divide(plan, next(opened[plan.file])):
+                for part in parts[group * plan.copies :][: plan.copies]:
+                    part.write(data)
+                    count(data.nbytes)
 
 
 @contextlib.contextmanager

@@ -38,8 +38,7 @@ class Split(_SplitRun):
     def _run(self, *inputs: Any, **attributes: Any) -> tuple[np.ndarray, ...]:
         # One operator per run: within a function, attributes may change between runs.
         opset = self.run_params["opsets"][self.domain]
-        operator = split.Split(opset=opset, outputs=len(self.output), **attributes)
-        return tuple(operator(*inputs))
+        return tuple(split.Split(opset=opset, outputs=len(self.output), **attributes)(*inputs))
 
 
 class SplitToSequence(_SplitRun):

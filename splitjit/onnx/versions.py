@@ -1,7 +1,5 @@
 """The published versions of an ONNX operator, and the code that all versions share."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple, SupportsIndex
 

@@ -17,12 +17,12 @@ The path of a command, such as ``splitjit split model --num-splits 4 --axis 0 --
 5. To join or reshard, `joining` orders the parts by their records, and makes a `JoinedFile` for
    each whole file: a `TensorFile` that exists only as parts. A reshard is then a split of these
    files, and a join writes each of them as its only part.
-6. `sharding` plans the parts of each tensor (``parts.py``), names the new files, records the split
-   (`record`), and makes the indexes.
+6. `sharding` plans the parts of each tensor (``file_plan.py``), names the new files, records the
+   split (`record`), and makes the indexes.
 7. The plan is a `SplitFiles` (``file_plan.py``): which files are written, and what is in them.
    ``--dry-run`` and `plan_files` end here; `operations.describe` makes it JSON.
 8. `operations.write` carries it out in a staging folder (``staging.py``).
-9. ``parts.py`` opens the files, and ``tiles.py`` moves the data: the system copies long runs from
-   file to file, and short ones are split, or joined, in memory.
+9. ``tiles.py`` opens the files and moves the data: the system copies long runs from file to
+   file, and short ones are split, or joined, in memory.
 10. Once all new files are on disk, ``staging.py`` moves them into place, by way of ``disk.py``.
 """

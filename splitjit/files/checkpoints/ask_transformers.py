@@ -4,8 +4,6 @@
 much memory, and torch starts threads. It builds the model without data.
 """
 
-from __future__ import annotations
-
 import collections
 import json
 import re

@@ -109,7 +109,7 @@ _PART = re.compile(r"(.+)\.(\d+)(\.npy|\.npz|\.safetensors)", re.DOTALL)
 """The name of a part: the file of which it is a part, its number, and the suffix."""
 
 
-def _as_paths(paths: StrPath | Iterable[StrPath]) -> list[Path]:
+def as_paths(paths: StrPath | Iterable[StrPath]) -> list[Path]:
     """Return paths as a list; one path is a list of one."""
     given = [paths] if isinstance(paths, (str, os.PathLike)) else [*paths]
     for path in given:
@@ -121,14 +121,9 @@ def _as_paths(paths: StrPath | Iterable[StrPath]) -> list[Path]:
     return [Path(path) for path in given]
 
 
-def read_all(paths: StrPath | Iterable[StrPath]) -> list[Checkpoint]:
-    """Read files, indexes and folders."""
-    return [read(path) for path in _as_paths(paths)]
-
-
 def read_parts(paths: StrPath | Iterable[StrPath]) -> list[Checkpoint]:
     """Read files, indexes and folders, of which some hold the parts of a split."""
-    return [read(part) for path in _as_paths(paths) for part in _parts_in(path)]
+    return [read(part) for path in as_paths(paths) for part in _parts_in(path)]
 
 
 def _parts_in(path: Path) -> list[Path]:
@@ -257,9 +252,7 @@ def digest(files: Iterable[TensorFile]) -> str:
     return hashlib.sha256(repr(known).encode()).hexdigest()[:16]
 
 
-def make(
-    like: dict[str, Any] | None, files: Sequence[tuple[str, Sequence[Tensor]]]
-) -> dict[str, Any]:
+def make(like: dict[str, Any] | None, files: list[tuple[str, list[Tensor]]]) -> dict[str, Any]:
     """Return the content of an index.
 
     Parameters
@@ -267,7 +260,7 @@ def make(
     like : dict or None
         An index whose tensor order and other entries the new index keeps, such as the
         ``total_parameters`` of the whole model.
-    files : sequence of (str, sequence of Tensor)
+    files : list of (str, list of Tensor)
         The name of each file, with its tensors.
     """
     weights: dict[str, str] = {}

@@ -3,8 +3,6 @@
 Parts are joined in the order of their ranks, file by file, by tensor name.
 """
 
-from __future__ import annotations
-
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,23 +12,19 @@ from splitjit._plan.arguments import normalize_axis
 from splitjit._plan.rules import CHUNK, LENGTHS, NUM_OUTPUTS, NUM_SECTIONS, Rule
 from splitjit.errors import SplitError, param, shorten
 from splitjit.files.checkpoints import index, record, sharding
-from splitjit.files.checkpoints.index import Checkpoint
-from splitjit.files.checkpoints.record import Record
-from splitjit.files.checkpoints.sharding import Options
-from splitjit.files.file_plan import FilePlan, SplitFiles, TensorPlan
+from splitjit.files.file_plan import Chooser, FilePlan, SplitFiles, TensorPlan, plan_tensor
 from splitjit.files.formats.base import FileWriter, Metadata, Source, Tensor, TensorFile
-from splitjit.files.parts import Chooser, plan_tensor
 from splitjit.files.patterns import Choice
 from splitjit.files.staging import Staged
 from splitjit.files.tiles import assemble, open_sources
 
 
-def read_whole(given: Sequence[Checkpoint], choose: Chooser, said: bool) -> Checkpoint:
+def read_whole(given: Sequence[index.Checkpoint], choose: Chooser, said: bool) -> index.Checkpoint:
     """Return the checkpoint that parts make up, with a `JoinedFile` for each of its files.
 
     Parameters
     ----------
-    given : sequence of Checkpoint
+    given : sequence of index.Checkpoint
         The parts in order. The order does not matter if they have records or numbers.
     choose : callable
         How parts without records were split.
@@ -72,10 +66,10 @@ def read_whole(given: Sequence[Checkpoint], choose: Chooser, said: bool) -> Chec
         files.append(joined)
     made_of = next((own.checkpoint for own in records.values()), None)
     content, name = _make_index(first, files), first.index_name
-    return Checkpoint(first.path, tuple(files), content, name, made_of, parts=tuple(parts))
+    return index.Checkpoint(first.path, tuple(files), content, name, made_of, parts=tuple(parts))
 
 
-def plan_whole(whole: Checkpoint, options: Options) -> SplitFiles:
+def plan_whole(whole: index.Checkpoint, options: sharding.Options) -> SplitFiles:
     """Plan the join of parts: each whole file is written as its only part.
 
     Raises
@@ -94,10 +88,11 @@ def plan_whole(whole: Checkpoint, options: Options) -> SplitFiles:
         splits = tuple(file.plans.values())
         plans.append(FilePlan(paths, (target,), tuple(tensors), (), file, joined=splits))
     indexes = [(out / whole.index_name, index.dump(whole.index))] if whole.index else []
-    return sharding.plan_writes(whole, plans, indexes, options, first.is_folder)
+    planned = sharding.plan_writes(whole, plans, options, first.is_folder)
+    return replace(planned, indexes=tuple(indexes))
 
 
-def notes_of(given: Sequence[Checkpoint], whole: Checkpoint) -> tuple[str, ...]:
+def notes_of(given: Sequence[index.Checkpoint], whole: index.Checkpoint) -> tuple[str, ...]:
     """Return what the user should know about the order of parts."""
     parts = whole.parts
     if [*parts] == [*given]:
@@ -116,7 +111,7 @@ def _key(file: TensorFile, position: int, name: str) -> tuple[int, str]:
     return -1 if file.suffix == ".safetensors" else position, name
 
 
-def _metadata(parts: Sequence[TensorFile], records: Mapping[TensorFile, Record]) -> Metadata:
+def _metadata(parts: Sequence[TensorFile], records: Mapping[TensorFile, record.Record]) -> Metadata:
     """Return the metadata of a joined file, which all parts must share."""
     whole = [records[part].detached(part.metadata) if records else part.metadata for part in parts]
     for part, own in zip(parts, whole, strict=True):
@@ -126,7 +121,7 @@ def _metadata(parts: Sequence[TensorFile], records: Mapping[TensorFile, Record])
     return whole[0]
 
 
-def _check_inputs(parts: Sequence[Checkpoint]) -> None:
+def _check_inputs(parts: Sequence[index.Checkpoint]) -> None:
     same: dict[tuple[int, int], Path] = {}
     for part in parts:
         for file in part.files:
@@ -140,7 +135,7 @@ def _check_inputs(parts: Sequence[Checkpoint]) -> None:
             raise SplitError("join", received, "all parts must have the same format")
 
 
-def _check_out(part: Checkpoint, out: Path) -> None:
+def _check_out(part: index.Checkpoint, out: Path) -> None:
     suffix = part.files[0].path.suffix
     if part.is_folder:
         if out.exists() and not out.is_dir():
@@ -154,7 +149,7 @@ def _check_out(part: Checkpoint, out: Path) -> None:
         raise SplitError("join", param(f"out={out}"), f"must end in {suffix}, as the parts do")
 
 
-def _make_index(first: Checkpoint, files: Sequence[JoinedFile]) -> dict[str, Any] | None:
+def _make_index(first: index.Checkpoint, files: Sequence[TensorFile]) -> dict[str, Any] | None:
     """Make the index of whole files. ``model.safetensors`` alone needs no index."""
     held = [(file.path.name, [*file.tensors.values()]) for file in files]
     named = first.is_folder and files[0].suffix == ".safetensors"

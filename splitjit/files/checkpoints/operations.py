@@ -4,11 +4,8 @@
 plan; `write` carries it out. `describe` and `describe_files` return plain data.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
-import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,14 +16,12 @@ from splitjit._plan.rules import CHUNK, Rule
 from splitjit.errors import SplitError, pairs, shorten
 from splitjit.files import patterns, staging
 from splitjit.files.checkpoints import index, joining, record, sharding, siblings
-from splitjit.files.checkpoints.index import MANIFEST, Checkpoint
-from splitjit.files.checkpoints.record import Record
 from splitjit.files.checkpoints.sharding import Options
-from splitjit.files.file_plan import FilePlan, SplitFiles, TensorPlan
+from splitjit.files.file_plan import Chooser, FilePlan, SplitFiles, TensorPlan
 from splitjit.files.formats.base import Tensor, TensorFile
-from splitjit.files.parts import Chooser, Progress, write_parts
 from splitjit.files.patterns import Choice
 from splitjit.files.staging import FORCING, StrPath
+from splitjit.files.tiles import Progress, write_parts
 
 
 @contextlib.contextmanager
@@ -43,7 +38,7 @@ def _refusing_as(operator: str) -> Iterator[None]:
 @_refusing_as("split")
 def plan_split(paths: StrPath | Iterable[StrPath], rule: Rule, options: Options) -> SplitFiles:
     """Plan the split of files. This does not check whether the parts exist."""
-    checkpoints = index.read_all(paths)
+    checkpoints = [index.read(path) for path in index.as_paths(paths)]
     named = [one for one in checkpoints if any([*file.tensors] != [""] for file in one.files)]
     models = [one for one in named if one.is_folder]
     several = [one for one in named if one.is_folder or len(one.files[0].tensors) > 1]
@@ -85,7 +80,7 @@ def plan_reshard(paths: StrPath | Iterable[StrPath], rule: Rule, options: Option
 
 def _read_whole(
     paths: StrPath | Iterable[StrPath], options: Options
-) -> tuple[Checkpoint, tuple[str, ...]]:
+) -> tuple[index.Checkpoint, tuple[str, ...]]:
     """Return the checkpoint that parts make up, and what the user should know about it."""
     parts = index.read_parts(paths)
     folder = parts[0].folder
@@ -127,8 +122,8 @@ def write(
         if progress is not None:
             progress(written, total)
 
-    folders = _by_folder(planned.targets, planned.levels)
-    stage = staging.stage(folders, force=force, forcing=forcing)
+    targets = _by_folder(planned.targets, planned.levels)
+    stage = staging.stage(targets, force=force, forcing=forcing)
     with _refusing_as(planned.operator), stage as staged:
         for file in planned.files:
             if file.targets:
@@ -136,9 +131,9 @@ def write(
         for path, content in planned.indexes:
             staged[path].write_bytes(content)
         for target, path in planned.copies:
-            with open(path, "rb") as source, staged[target].open() as copy:
+            with open(path, "rb") as source:
                 staged[target].protect(os.fstat(source.fileno()))
-                shutil.copyfileobj(source, copy)
+                staged[target].write_bytes(source.read())
 
 
 def _by_folder(targets: Iterable[Path], levels: int) -> dict[Path, list[str]]:
@@ -153,7 +148,7 @@ def _by_folder(targets: Iterable[Path], levels: int) -> dict[Path, list[str]]:
         folder = target.parents[levels]
         names.setdefault(folder, []).append(target.relative_to(folder).as_posix())
     for own in names.values():
-        first, *others = [name for name in own if name.endswith(f"/{MANIFEST}")] or [""]
+        first, *others = [name for name in own if name.endswith(f"/{index.MANIFEST}")] or [""]
         own.sort(key=lambda name: (name == first, name not in others[-1:]), reverse=True)
     return names
 
@@ -193,7 +188,9 @@ def _chooser(
     if options.tp_plan:
         from splitjit.files.checkpoints import tensor_parallel
 
-        model = tensor_parallel.load(_config(options.config, *folders), names)
+        found = (folder for folder in folders if (folder / "config.json").exists())
+        config = next(found, folders[0]) if options.config is None else options.config
+        model = tensor_parallel.load(Path(config), names)
         held = [(file, one) for file in files for one in file.tensors.values()]
         single = {
             one.name for file, one in held if one.shape == (1,) or not file.has_axes(one.name)
@@ -224,12 +221,6 @@ def _shapes(files: Iterable[TensorFile]) -> dict[str, Shape]:
     return shapes
 
 
-def _config(config: StrPath | None, *folders: Path) -> Path:
-    """Return the configuration of a model: the one given, or the first one in these folders."""
-    found = (folder for folder in folders if (folder / "config.json").exists())
-    return Path(config) if config is not None else next(found, folders[0])
-
-
 # ---- as plain data, which JSON can hold ---------------------------------------------------
 
 
@@ -248,12 +239,10 @@ def describe(planned: SplitFiles) -> dict[str, Any]:
 
 def _file(file: FilePlan) -> dict[str, Any]:
     """Describe the files that are read and written, and how each whole tensor is divided."""
+    sizes = [(str(target), file.part_nbytes(i)) for i, target in enumerate(file.targets)]
     return {
         "paths": [str(path) for path in file.paths],
-        "parts": [
-            {"path": str(target), "nbytes": file.part_nbytes(i)}
-            for i, target in enumerate(file.targets)
-        ],
+        "parts": [{"path": path, "nbytes": nbytes} for path, nbytes in sizes],
         "tensors": [_divided(plan) for plan in file.joined or file.tensors],
         "left_out": [*file.left_out],
     }
@@ -293,7 +282,7 @@ def describe_files(paths: StrPath | Iterable[StrPath]) -> dict[str, Any]:
     return {"checkpoints": made, "complete": complete, "problem": problem}
 
 
-def _found(file: TensorFile, known: Record | None) -> dict[str, Any]:
+def _found(file: TensorFile, known: record.Record | None) -> dict[str, Any]:
     tensors = [_tensor(one) | _choice(known, one.name) for one in file.tensors.values()]
     nbytes = sum(tensor["nbytes"] for tensor in tensors)
     return {"path": str(file.path), "nbytes": nbytes, "tensors": tensors}
@@ -304,7 +293,7 @@ def _tensor(tensor: Tensor) -> dict[str, Any]:
     return {"name": tensor.name, "dtype": dtype, "shape": shape, "nbytes": tensor.nbytes}
 
 
-def _choice(known: Record | None, name: str) -> dict[str, Any]:
+def _choice(known: record.Record | None, name: str) -> dict[str, Any]:
     """Describe the axis and the sections of the whole tensor."""
     choice = known.tensors[name] if known else None
     if choice:

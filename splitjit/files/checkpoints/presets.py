@@ -18,18 +18,13 @@ Besides the styles of transformers, these are used:
 ==================  ================================================================
 """
 
-from __future__ import annotations
-
 import fnmatch
 from collections.abc import Mapping
 
 Preset = Mapping[str, tuple[str, ...]]
 """For each style, patterns for the names of modules or parameters."""
 
-_BART: Preset = {
-    "colwise": ("*attn.[qkv]_proj", "*.fc1"),
-    "rowwise": ("*attn.out_proj", "*.fc2"),
-}
+_BART: Preset = {"colwise": ("*attn.[qkv]_proj", "*.fc1"), "rowwise": ("*attn.out_proj", "*.fc2")}
 _MAMBA: Preset = {
     "packed_colwise": ("*.mixer.in_proj",),
     "colwise": ("*.mixer.dt_proj",),

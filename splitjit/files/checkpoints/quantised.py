@@ -15,8 +15,6 @@ method                 source of the layout
 =====================  ====================================================================
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Container, Iterable, Mapping, Sequence
@@ -210,17 +208,13 @@ def _group_of(config: Mapping[str, Any], weight: str) -> Mapping[str, Any] | Non
 
 
 def follow(
-    names: Iterable[str],
-    weight: str,
-    choice: Choice,
-    config: Mapping[str, Any],
-    single: Container[str] = (),
+    names: list[str], weight: str, choice: Choice, config: Mapping[str, Any], single: Container[str]
 ) -> dict[str, Choice]:
     """Return how to split the tensors of a quantised module like its weight.
 
     Parameters
     ----------
-    names : iterable of str
+    names : list of str
         The tensors of the module, without its bias.
     weight : str
         The name of its weight.
@@ -253,8 +247,7 @@ def follow(
     for name, suffix in suffixes.items():
         if suffix in known and (feature := known[suffix][choice.axis]):
             found[name] = feature
-    heads = filter(None, choice.heads)
-    unit = math.lcm(*heads, *[one.per.numerator for one in found.values()])
+    unit = math.lcm(*filter(None, choice.heads), *[one.per.numerator for one in found.values()])
     whys = list(dict.fromkeys(one.why for one in found.values() if one.why))
     side = ("output", "input")[choice.axis]
     if choice.head:

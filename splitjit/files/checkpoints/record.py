@@ -15,8 +15,6 @@ in all sections, or a list with one for each, 0 without heads. null marks a tens
 holds whole. A file may come from anyone, so a record is checked like a header.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -29,8 +27,8 @@ from splitjit._plan.rules import LENGTHS, MAX_PARTS, PARAMETERS, Rule
 from splitjit.errors import SplitError, shorten
 from splitjit.files.checkpoints import index
 from splitjit.files.checkpoints.index import MANIFEST, Checkpoint
+from splitjit.files.file_plan import num_parts
 from splitjit.files.formats.base import Metadata, TensorFile
-from splitjit.files.parts import num_parts
 from splitjit.files.patterns import Choice
 
 KEY = "splitjit"

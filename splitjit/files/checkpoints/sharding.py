@@ -3,10 +3,7 @@
 `Options` are what the user asks for. `plan_writes` adds the files beside the weights.
 """
 
-from __future__ import annotations
-
 import filecmp
-import functools
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,12 +11,12 @@ from pathlib import Path
 
 from splitjit._plan.rules import Rule
 from splitjit.errors import SplitError, pairs
+from splitjit.files import file_plan
 from splitjit.files.checkpoints import index, siblings
 from splitjit.files.checkpoints.index import MANIFEST, Checkpoint
 from splitjit.files.checkpoints.record import Record, manifest
-from splitjit.files.file_plan import FilePlan, SplitFiles, TensorPlan, percent
+from splitjit.files.file_plan import Chooser, FilePlan, SplitFiles, TensorPlan, percent
 from splitjit.files.formats.base import TensorFile
-from splitjit.files.parts import Chooser, count_parts, plan_tensors
 from splitjit.files.staging import StrPath, check_places
 
 _FIELD = re.compile(r"\{(?:rank|part)(?::0?[1-9]d?)?\}|\{stem\}")
@@ -87,15 +84,15 @@ def plan_parts(
         If the rule does not fit a tensor or makes different numbers of parts, or if two
         parts would have the same file name.
     """
-    copied = options.others == "copy"
     inputs = [file for one in checkpoints for file in one.files]
-    names = [name for file in inputs for name in file.tensors]
-    is_alone = functools.partial(siblings.is_alone, names=names)
-    tensors = {file: plan_tensors(file, rule, choose, copied, is_alone) for file in inputs}
-    count = count_parts([plan for plans in tensors.values() for plan in plans], rule)
+    alone = siblings.find_alone([name for file in inputs for name in file.tensors])
+    tensors = {file: file_plan.plan_tensors(file, rule, choose, alone) for file in inputs}
+    if options.others == "skip":
+        tensors = {file: [one for one in tensors[file] if one.axis is not None] for file in inputs}
+    count = file_plan.count_parts([plan for plans in tensors.values() for plan in plans], rule)
     if not count:
         for file in inputs:  # if only 0-D tensors match, the first one is refused
-            plan_tensors(file, rule, choose, False, is_alone, scalars=True)
+            file_plan.plan_tensors(file, rule, choose, alone, scalars=True)
     made_of = checkpoints[0].made_of or index.digest(inputs)
     recorded = options.ranks or any(file.suffix == ".safetensors" for file in inputs)
     blank = Record(made_of, 0, count, rule, {}) if count and recorded else None
@@ -109,14 +106,14 @@ def plan_parts(
             groups.setdefault(targets[file] if shared else file, []).append(file)
     files = [_plan_file(own, targets[own[0]], tensors, blank) for own in groups.values()]
     indexes = _make_indexes(checkpoints, files, count) if options.ranks else []
-    planned = plan_writes(checkpoints[0], files, indexes, options, options.ranks)
-    return replace(planned, warnings=tuple(_warnings(planned, inputs, count)))
+    planned = plan_writes(checkpoints[0], files, options, options.ranks)
+    warnings = tuple(_warnings(planned, inputs, count))
+    return replace(planned, indexes=tuple(indexes), warnings=warnings)
 
 
 def _warnings(planned: SplitFiles, inputs: Iterable[TensorFile], count: int) -> Iterable[str]:
     """Say what is odd about a split, although it is possible."""
-    plans = [plan for file in planned.files for plan in file.tensors]
-    yield from siblings.find_mismatches(plans)
+    yield from siblings.find_mismatches([plan for file in planned.files for plan in file.tensors])
     for file in inputs:
         if not file.tensors:
             yield f"{file.path} is empty: it holds no tensor"
@@ -125,11 +122,12 @@ def _warnings(planned: SplitFiles, inputs: Iterable[TensorFile], count: int) -> 
         yield f"only {share}; each part holds a copy of the rest"
 
 
+Plans = Mapping[TensorFile, list[TensorPlan]]
+"""The plans of the tensors of each file."""
+
+
 def _plan_file(
-    files: Sequence[TensorFile],
-    targets: tuple[Path, ...],
-    tensors: Mapping[TensorFile, Sequence[TensorPlan]],
-    blank: Record | None,
+    files: list[TensorFile], targets: tuple[Path, ...], tensors: Plans, blank: Record | None
 ) -> FilePlan:
     """Plan the parts of a file, or of .safetensors files whose parts have the same names."""
     plans = [plan for file in files for plan in tensors[file]]
@@ -190,13 +188,9 @@ def _make_indexes(
 
 
 def plan_writes(
-    one: Checkpoint,
-    files: Sequence[FilePlan],
-    indexes: Sequence[tuple[Path, bytes]],
-    options: Options,
-    to_folders: bool,
+    one: Checkpoint, files: Sequence[FilePlan], options: Options, to_folders: bool
 ) -> SplitFiles:
-    """Return the plan of all files to write, with copies of configurations for their folders.
+    """Return the plan of all files but indexes, with copies of configurations for their folders.
 
     There are no copies if the options say so, or if they say nothing and `to_folders` is False.
 
@@ -222,7 +216,7 @@ def plan_writes(
     made += [((path,), (target,)) for target, path in copies]
     inputs = tuple([file.path for part in one.parts for file in part.files])
     check_places([*made, (inputs, ())])
-    return SplitFiles(tuple(files), tuple(indexes), (), copies, int(options.ranks))
+    return SplitFiles(tuple(files), (), (), copies, int(options.ranks))
 
 
 def _name_part(options: Options, one: Checkpoint, file: TensorFile, rank: int) -> Path:

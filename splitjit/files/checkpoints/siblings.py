@@ -1,12 +1,9 @@
 """Find tensors that are split unlike their weight, and fused weights that are cut as one."""
 
-from __future__ import annotations
-
 import collections
 import fnmatch
 import glob
 import itertools
-import math
 import re
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
@@ -84,13 +81,11 @@ def find_mismatches(tensors: Sequence[TensorPlan]) -> list[str]:
 
 def tables(names: Iterable[str]) -> set[str]:
     """Return the tensors that each part of a weight needs whole, such as codebooks."""
-    return {
-        name
-        for held in _modules(names).values()
-        if any(re.fullmatch(f"{_WEIGHT}|.*indices", suffix) for suffix in held)
-        for suffix, name in held.items()
-        if _TABLE.search(suffix)
-    }
+    found = set()
+    for held in _modules(names).values():
+        if any(re.fullmatch(f"{_WEIGHT}|.*indices", suffix) for suffix in held):
+            found |= {name for suffix, name in held.items() if _TABLE.search(suffix)}
+    return found
 
 
 def as_patterns(planned: SplitFiles) -> list[str]:
@@ -109,9 +104,9 @@ def as_patterns(planned: SplitFiles) -> list[str]:
     return [pattern + how for pattern, how in found.items()]
 
 
-def is_alone(name: str, names: Iterable[str]) -> bool:
-    """Return whether no other tensor belongs to the same module."""
-    return any([*held.values()] == [name] for held in _modules(names).values())
+def find_alone(names: Iterable[str]) -> set[str]:
+    """Return the tensors to whose modules no other tensor belongs."""
+    return {name for held in _modules(names).values() if len(held) == 1 for name in held.values()}
 
 
 def _modules(names: Iterable[str]) -> dict[str, dict[str, str]]:
@@ -180,7 +175,7 @@ def _cut_alike(*plans: TensorPlan) -> bool:
     units = {Fraction(*pair) for pair in pairs}
     return len(units) <= 1 and all(
         unit * count == length
-        or (length % count > 0 and unit == int(unit) and math.ceil(length / unit) == count)
+        or (length % count > 0 and unit == int(unit) and -(-length // unit) == count)
         for unit in units
     )
 

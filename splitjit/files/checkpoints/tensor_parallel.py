@@ -1,7 +1,5 @@
 """Which tensors are split along which axis, by the model's plan in transformers."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -128,16 +126,11 @@ def load(config: Path, names: Sequence[str]) -> ModelPlan:
     # -P keeps the modules beside the script from hiding packages of the same names.
     command = [sys.executable, "-P", ask_transformers.__file__, str(file.absolute())]
     quiet = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error", "PYTHONIOENCODING": "utf-8"}
+    asked = json.dumps([*dict.fromkeys([*names, *quantised.modules(names)])])
+    pipes: dict[str, Any] = {"capture_output": True, "encoding": "utf-8", "errors": "replace"}
+    environment = {**os.environ, **quiet}
     try:
-        ended = subprocess.run(
-            command,
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",
-            input=json.dumps([*dict.fromkeys([*names, *quantised.modules(names)])]),
-            env={**os.environ, **quiet},
-            timeout=_SECONDS,
-        )
+        ended = subprocess.run(command, input=asked, env=environment, timeout=_SECONDS, **pipes)
     except subprocess.TimeoutExpired:
         rule = f"transformers needs more than {_SECONDS} s to make this model without data"
         raise SplitError("files", str(file), rule) from None
@@ -154,11 +147,12 @@ def load(config: Path, names: Sequence[str]) -> ModelPlan:
     return ModelPlan(**{**plan, "styles": styles, "preset": not plan["styles"]})
 
 
+Skip = Callable[[str], object]
+"""Tells whether a pattern, and not the plan, says how a named tensor is split."""
+
+
 def choices(
-    plan: ModelPlan,
-    names: Sequence[str],
-    skip: Callable[[str], object],
-    single: Container[str] = (),
+    plan: ModelPlan, names: Sequence[str], skip: Skip, single: Container[str] = ()
 ) -> dict[str, Choice]:
     """Return how the plan splits the tensors of a checkpoint.
 
@@ -281,10 +275,7 @@ def _before(choice: Choice, operations: list[list[Any]], count: int, shape: list
 
 
 def check_shapes(
-    plan: ModelPlan,
-    planned: Mapping[str, Choice],
-    skip: Callable[[str], object],
-    shapes: Mapping[str, Shape],
+    plan: ModelPlan, planned: Mapping[str, Choice], skip: Skip, shapes: Mapping[str, Shape]
 ) -> None:
     """Check that a checkpoint fits the model.
 

@@ -5,8 +5,6 @@ of the data of each tensor. A `FileWriter` is a file to write, one tensor after 
 other. Both go from the first byte to the last and hold only headers in memory.
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 import os
@@ -65,7 +63,7 @@ class Tensor:
         """Size of the data in bytes."""
         return math.prod(self.shape) * self.bits // 8
 
-    def resized(self, axis: int, length: int) -> Tensor:
+    def resized(self, axis: int, length: int) -> "Tensor":
         """Return the description of a tensor with another length along the axis."""
         return replace(self, shape=(*self.shape[:axis], length, *self.shape[axis + 1 :]))
 
@@ -89,7 +87,7 @@ class Run:
         self._start = start
         self.nbytes = nbytes
 
-    def __getitem__(self, bytes_: slice) -> Run:
+    def __getitem__(self, bytes_: slice) -> "Run":
         """Return some of the bytes, like a slice of an array."""
         start, stop, _ = bytes_.indices(self.nbytes)
         return Run(self._path, self._file, self._start + start, stop - start)

@@ -1,12 +1,9 @@
 """NumPy's formats: .npy, files of one array, and .npz, archives of them."""
 
-from __future__ import annotations
-
 import io
-import os
 from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, Any
 
 import numpy as np
 from numpy.lib import format as npy
@@ -15,9 +12,6 @@ from splitjit.errors import SplitError
 from splitjit.files.formats import base
 from splitjit.files.formats.base import Data, FileWriter, Metadata, Source, Tensor, TensorFile
 from splitjit.files.staging import Staged
-
-if TYPE_CHECKING:
-    import zipfile
 
 _MOST = 10_000
 """The most bytes of a header that NumPy reads, unless told to trust the file. It writes more."""
@@ -34,7 +28,7 @@ class Npy(TensorFile):
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         with open(path, "rb") as file:
-            self.tensors = {"": read_header("", file, os.fstat(file.fileno()).st_size)}
+            self.tensors = {"": read_header("", file, self.status.st_size)}
 
     def create(self, file: Staged, tensors: Sequence[Tensor], metadata: Metadata) -> FileWriter:
         """Create a file for one tensor."""
@@ -49,10 +43,10 @@ class Npz(TensorFile):
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
-        self._infos: dict[str, zipfile.ZipInfo] = {}
-        self._errors: dict[str, Exception] = {}
         import zipfile  # only for this format
 
+        self._infos: dict[str, zipfile.ZipInfo] = {}
+        self._errors: dict[str, Exception] = {}
         with zipfile.ZipFile(path) as archive:
             for info in archive.infolist():
                 name = info.filename.removesuffix(Npy.suffix)
@@ -112,7 +106,7 @@ class Npz(TensorFile):
 
 
 class _ZipWriter(FileWriter):
-    def __init__(self, file: Staged, infos: dict[str, zipfile.ZipInfo]) -> None:
+    def __init__(self, file: Staged, infos: dict[str, Any]) -> None:
         import zipfile
 
         self._infos = infos

@@ -1,7 +1,5 @@
 """Checkpoints: .safetensors."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Sequence
