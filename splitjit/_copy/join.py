@@ -99,6 +99,8 @@ def _join_at_once(parts: Any, axis: Any, out: Any, plans: Plans, stacks: bool) -
 
     The builtin function checks them; see `splitjit._copy.how`.
     """
+    if type(parts) is np.ndarray and parts.ndim > 1:
+        parts = [*parts]
     if type(axis) is not int or type(parts) not in (list, tuple) or not parts:
         return None
     if {*map(type, parts)} != {np.ndarray} or type(out) not in (type(None), np.ndarray):

@@ -122,6 +122,16 @@ def test_stack_is_the_inverse_of_unstack(route, axis, count):
     assert bits(splitjit.stack(np.stack(parts), axis)) == bits(whole)  # one array of parts
 
 
+def test_one_array_of_parts_takes_the_short_way(monkeypatch):
+    planes = random((3, 30, 50), "f4")
+    whole = splitjit.stack(planes, -1)
+    splitjit.warmup()
+    splitjit.stack(planes, -1, out=whole)
+    monkeypatch.setattr("splitjit._copy.join._join", None)  # it would call None
+    assert splitjit.stack(planes, -1, out=whole) is whole
+    assert bits(whole) == bits(np.stack(planes, -1))
+
+
 def test_scalars_lists_and_objects():
     assert splitjit.stack([1.0, 2.0]).tolist() == [1, 2]
     assert splitjit.join([[[1, 2]], [[3, 4]]]).tolist() == [[1, 2], [3, 4]]
