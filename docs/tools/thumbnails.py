@@ -33,7 +33,7 @@ def _arrow(x: float, y: float, to_x: float, to_y: float) -> str:
     )
 
 
-def attention_qkv() -> str:
+def qkv_cache() -> str:
     """Draw one projection above queries, keys and values."""
     lengths, labels, drawn, x = (96, 24, 24), "qkv", "", 28
     for i, (length, label) in enumerate(zip(lengths, labels, strict=True)):
@@ -133,13 +133,13 @@ def reference_evaluator() -> str:
 DRAWINGS: dict[str, Callable[[], str]] = {
     draw.__name__: draw
     for draw in (
-        attention_qkv,
         audio_chunks,
         checkpoint_ranks,
         dask_array,
         data_loader,
         inside_njit,
         out_loop,
+        qkv_cache,
         reference_evaluator,
         swiglu,
         table_sets,

@@ -33,7 +33,9 @@ from splitjit._runtime.loading import NATIVE
 from splitjit.errors import SplitError, pairs
 
 _BYTE = np.dtype(np.uint8)
-_NO_MEMORY = "splitjit: not enough memory for the parts"
+_NO_MEMORY = (
+    "splitjit: not enough memory for new arrays; out= writes to existing ones, such as memory maps"
+)
 _DEFAULT_LIMIT = 1 << 28
 
 _Made = TypeVar("_Made")

@@ -61,7 +61,7 @@ def _join(parts: Any, axis: SupportsIndex, out: Any, plans: Plans, stacks: bool)
         if len(shapes[i]) == 0 and not stacks:
             rule = "has no axis to join along; stack joins such arrays"
             raise SplitError.of(f"parts[{i}] of rank 0", rule)
-    index = normalize_axis(axis, (*shapes[0], 1) if stacks else shapes[0])
+    index = _axis_of(axis, shapes[0], stacks)
     if stacks:
         shapes = [(*shape[:index], 1, *shape[index:]) for shape in shapes]
         _check_equal(shapes, [one.shape for one in inputs], "must be equal")
@@ -122,6 +122,18 @@ def _join_at_once(parts: Any, axis: Any, out: Any, plans: Plans, stacks: bool) -
         return None
     made = allocate_whole(whole, given[0].dtype) if out is None else out
     return made if plan._join.into(made, given) else None
+
+
+def _axis_of(axis: Any, shape: Shape, stacks: bool) -> int:
+    """Return the axis counted from the front; refuse one that the whole does not have."""
+    try:
+        return normalize_axis(axis, (*shape, 1) if stacks else shape)
+    except SplitError as error:
+        hint = "" if stacks else "stack joins along a new axis"
+        if isinstance(error, SplitTypeError):  # the second of two arrays
+            hint = "pass all parts in one list" if hasattr(type(axis), "shape") else ""
+        received, rule, _ = error.texts
+        raise type(error).of(received, rule, hint) from None
 
 
 def _with_axis(arrays: Sequence[np.ndarray], index: int) -> list[np.ndarray]:

@@ -53,6 +53,8 @@ def adapt(x: Any, copy: Any = True) -> Input:
     array = as_array(x)
     if array.ndim == 0 and array.dtype.kind in "OSUT":  # NumPy wraps what it cannot read
         hint = f"pass list({X})" if hasattr(kind, "__next__") else ""
+        if issubclass(kind, bytes):
+            hint = f"pass np.frombuffer({X}, dtype)"
         raise SplitTypeError.of(f"{X} of type {kind_of(x)}", "must be an array", hint)
     return Input(array)
 

@@ -85,13 +85,17 @@ def _split_into(x, outs, split=None, axis=0, *by_position, **others):
 
 def _refusal(name: str) -> Callable[..., None]:
     def refuse_call(*args, **kwargs):
-        rule = "only splitjit.split and split_into work there; for planes, pass plane[..., None]"
-        raise SplitTypeError(name, "a call in compiled code", f"{rule} to split_into")
+        rule = "only splitjit.split and split_into work there"
+        hint = "for planes, pass plane[..., None] to split_into"
+        if name in _JOINS:
+            hint = "assign parts to slices, as in whole[:n] = part"
+        raise SplitTypeError(name, "a call in compiled code", rule, hint=hint)
 
     return refuse_call
 
 
 _COMPILED = splitjit.split, splitjit.split_into
+_JOINS = "join", "stack", "cat", "concat", "concatenate"
 
 # splitjit.torch imports torch, which most programs do not need.
 for _module in (splitjit, splitjit.numpy, sys.modules.get("splitjit.torch")):

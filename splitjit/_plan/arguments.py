@@ -17,7 +17,16 @@ from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex, TypedDict, TypeV
 
 from splitjit._plan import rules
 from splitjit._plan.rules import Rule
-from splitjit.errors import OUT, SplitError, SplitTypeError, did_you_mean, kind_of, pairs, shorten
+from splitjit.errors import (
+    OUT,
+    SplitError,
+    SplitTypeError,
+    did_you_mean,
+    kind_of,
+    pairs,
+    param,
+    shorten,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -202,6 +211,8 @@ def _hint(name: str, value: Any) -> str:
         return "// divides to an integer, / to a float"
     if values and name in rules.COUNTS:
         return f"pass lengths as split={shorten(value)}"
+    if hasattr(type(value), "__next__"):
+        return f"pass list({param(name)})"
     if name == "indices" and values is None:
         with contextlib.suppress(SplitTypeError):
             n = shorten(integer(name, value))
@@ -221,7 +232,10 @@ def shape_of(shape: Sequence[SupportsIndex]) -> Shape:
     try:
         extents = integers("shape", shape if is_vector else None)
     except SplitTypeError as error:
-        if not hasattr(type(shape), "shape"):
+        kind: type = type(shape)
+        if kind is int:
+            raise SplitTypeError.of(pairs(shape=shape), error.rule, f"pass ({shape},)") from None
+        if not hasattr(kind, "shape"):
             raise
         received = f"shape of type {kind_of(shape)}"
         raise SplitTypeError.of(received, error.rule, "pass x.shape") from None
@@ -263,11 +277,20 @@ def listed(out: Any) -> list[Any]:
     """
     given = sequence(out)
     if given is None:
-        is_array = hasattr(type(out), "shape") and hasattr(type(out), "__len__")
-        hint = f"pass list({OUT})" if is_array else ""
         received = f"{OUT} of type {kind_of(out)}"
-        raise SplitTypeError.of(received, "must be a sequence of arrays", hint)
+        raise SplitTypeError.of(received, "must be a sequence of arrays", _hint_of_list(out))
     return list(given)
+
+
+def _hint_of_list(value: Any) -> str:
+    """Return how to make a list of arrays of a value that is no sequence."""
+    kind = type(value)
+    if hasattr(kind, "columns"):  # a list of a table has names, or labelled columns
+        return "pass its columns, each as an array"
+    if issubclass(kind, Mapping):
+        return f"pass list({OUT}.values())"
+    is_array = hasattr(kind, "shape") and hasattr(kind, "__len__")
+    return f"pass list({OUT})" if is_array or hasattr(kind, "__next__") else ""
 
 
 # ---- integers ----------------------------------------------------------------------------

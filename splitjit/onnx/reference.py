@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from onnx.backend.base import Backend, BackendRep, Device, DeviceType
 from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun
 
-from splitjit.errors import SplitError
+from splitjit.errors import SplitError, SplitTypeError, kind_of
 from splitjit.onnx import split
 
 
@@ -173,5 +173,8 @@ class SplitBackendRep(BackendRep):
         tuple of ndarray or list
             The outputs of the model, in order.
         """
+        if isinstance(inputs, Mapping):
+            received, rule = f"inputs of type {kind_of(inputs)}", "must be in the model's order"
+            raise SplitTypeError("SplitBackend", received, rule, hint="pass a list")
         feeds = dict(zip(self._evaluator.input_names, inputs, strict=False))
         return tuple(self._evaluator.run(None, feeds))

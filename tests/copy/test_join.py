@@ -164,6 +164,27 @@ REFUSALS = {
         SplitTypeError,
         "parts of type int: must be a sequence of arrays",
     ),
+    "two arrays": (
+        lambda: splitjit.join(X, X),
+        SplitTypeError,
+        "axis=array of float64, shape (2, 3), [[0. 0. 0.] [0. 0. 0.]]: must be an integer; pass "
+        "all parts in one list",
+    ),
+    "a new axis": (
+        lambda: splitjit.join([X[0], X[1]], axis=1),
+        SplitError,
+        "axis=1, shape=(3,): axis must be in [-1, 0]; stack joins along a new axis",
+    ),
+    "a dict": (
+        lambda: splitjit.join({"a": X}),
+        SplitTypeError,
+        "parts of type dict: must be a sequence of arrays; pass list(parts.values())",
+    ),
+    "a table": (
+        lambda: splitjit.join(type("Table", (), {"columns": ["a"]})()),
+        SplitTypeError,
+        "parts of type Table: must be a sequence of arrays; pass its columns, each as an array",
+    ),
     "a shape": (
         lambda: splitjit.join([X, np.zeros((3, 3))], axis=1),
         SplitError,

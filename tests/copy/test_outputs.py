@@ -107,7 +107,7 @@ REFUSED = [
     ([np.zeros((2, 2)), read_only()[:]], SplitError, r"out\[1\] is read-only"),
     ([np.zeros((2, 2)), [[0.0] * 4] * 2], SplitTypeError, "type list.* sequence of ndarrays"),
     (np.zeros((2, 2, 6)), SplitTypeError, r"ndarray and dtype float64: .*; pass list\(out\)$"),
-    (iter(fitting()), SplitTypeError, "must be a sequence of arrays"),
+    (iter(fitting()), SplitTypeError, r"must be a sequence of arrays; pass list\(out\)$"),
     (5, SplitTypeError, "must be a sequence of arrays$"),
     ([np.zeros((2, 2)), X[:, :4]], SplitError, r"out\[1\] and x: must not share memory"),
     ([X[:, ::3], np.zeros((2, 4))], SplitError, r"out\[0\] and x: must not share memory"),

@@ -20,7 +20,6 @@ pytestmark = [
 
 # A pattern that one line of the output must match, and the packages that the script needs.
 SAYS = {
-    "attention_qkv": (r"attention \(8, 256, 128\) equals that of NumPy's slices", []),
     "audio_chunks": (r"strides of a channel: \(2,\) instead of \(4,\)", []),
     "checkpoint_ranks": (r"joined: \d+ bytes, the same as before", ["safetensors"]),
     "dask_array": (r"scores \(8192,\) mean of the values \(768,\)", ["dask.array"]),
@@ -28,6 +27,7 @@ SAYS = {
     "inside_njit": (r"refused: split: split.*: lengths must sum to .*", []),
     "out_loop": (r"10 frames, mean of red, green and blue: .*", []),
     "photo_planes": (r"stacked \(3, 600, 512\)", ["matplotlib"]),
+    "qkv_cache": (r"attention \(8, 256, 128\) in steps equals that of NumPy's slices", []),
     "reference_evaluator": (r"output \(.*\) equals that of (PyTorch|ONNX Runtime)", ["onnx"]),
     "swiglu": (r"step 2: \(64, 1376\) into gate and up \(64, 688\).*", []),
     "table_sets": (r"folds of \[201, 201, 201, 200, 200\] rows", []),

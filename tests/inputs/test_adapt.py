@@ -168,7 +168,8 @@ def sparse(layout):
 
 
 REFUSED = [
-    *[(lambda x=x: x, "must be an") for x in (None, {1: 2}, {1, 2}, b"ab", "ab", object(), len)],
+    *[(lambda x=x: x, "must be an") for x in (None, {1: 2}, {1, 2}, "ab", object(), len)],
+    (lambda: b"ab", r"must be an array; pass np\.frombuffer\(x, dtype\)$"),
     (lambda: {}.keys(), "must be an"),
     (lambda: (n for n in range(4)), r".*; pass list\(x\)"),
     (lambda: sparse("csr"), r"must not be sparse; pass its \.toarray\(\)"),

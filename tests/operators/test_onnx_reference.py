@@ -6,7 +6,7 @@ import warnings
 import numpy as np
 import pytest
 
-from splitjit import SplitError
+from splitjit import SplitError, SplitTypeError
 
 onnx = pytest.importorskip("onnx")
 
@@ -137,6 +137,13 @@ def evaluate(model, x, ops=reference_ops):
 
 X = np.arange(6, dtype=np.float32)
 HALVES = [[0, 1, 2], [3, 4, 5]]
+
+
+def test_inputs_by_name_are_refused():
+    model = SplitBackend.prepare(model_of_split(18, num_outputs=2))
+    says = "^SplitBackend: inputs of type dict: must be in the model's order; pass a list$"
+    with pytest.raises(SplitTypeError, match=says):
+        model.run({"x": X})
 
 
 @pytest.mark.parametrize("opset", [1, 2, 11, 13, 18])

@@ -176,6 +176,9 @@ HINTS = [
         ((x, 2), {}, "type ndarray and dtype float64: must be a sequence of integers; pass x.shape")
         for x in (np.zeros((2, 3)), np.zeros(4), np.zeros(()))
     ],
+    ((6, 2), {}, "shape=6: must be a sequence of integers; pass (6,)"),
+    (((6,), iter([2, 4])), {}, "a 1-D integer array; pass list(split)"),
+    (((6,),), {"indices": iter([2])}, "a 1-D integer array; pass list(indices)"),
     ((np.zeros((2, 2), int), 2), {}, "must be a sequence of integers; pass x.shape"),
 ]
 
