@@ -94,7 +94,8 @@ class _Library(AOTCodeLibrary):
             if not variable.is_declaration:
                 variable.linkage = "internal"
         module.verify()
-        self._optimize_final_module()
+        passes, options = self._codegen._module_pass_manager()
+        passes.run(module, options)
         return self._codegen._tm.emit_object(module)
 
 

@@ -175,15 +175,14 @@ def _nothing(call):
 
 
 @jit
-def _fresh(expected, source):
-    """Copy an array to new parts in one block of memory, and return them in a list.
+def fresh(record, source):
+    """``fresh(x)``: copy `x` to new parts in one block of memory, and return them in a list.
 
     Copy nothing and return None if the array is not as expected, or if there is not enough memory.
     Return 0 if Python has set an error. Make all objects before reading the data's address: making
     them may start the garbage collector, and a finalizer may change the array.
     """
-    out_of_line()
-    call = read(Expected, expected)
+    call = read(Expected, _data_of(record))
     if not _is_expected(call, source):
         return _nothing(call)
     c_api.increment(call.dtype)
@@ -205,12 +204,6 @@ def _fresh(expected, source):
         parts = _nothing(call)
     c_api.decrement(call.dtype)
     return parts
-
-
-@jit
-def fresh(record, source):
-    """``fresh(x)``: copy `x` to new parts; return None if `x` is not as expected."""
-    return _fresh(_data_of(record), source)
 
 
 @jit

@@ -1,14 +1,17 @@
-"""The LLVM code that intrinsics are made of: constants, pointers, loads and stores.
+"""The LLVM code that intrinsics are made of: constants, pointers, loads, stores, loops, variants.
 
-Each function appends instructions to the function that Numba is compiling.
+Each function appends instructions to the function that Numba is compiling. That function would be
+compiled once for each word size. Instead, one switch leads to the variants of a loop.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 
 from llvmlite import ir
 from numba import types
+from numba.core import cgutils
 from numba.extending import intrinsic
 
 BYTE, INT32, INT64 = (ir.IntType(bits) for bits in (8, 32, 64))
@@ -80,3 +83,60 @@ def opaque(builder, value):
     """Return a machine integer whose value is hidden from LLVM's optimizer."""
     kind = ir.FunctionType(value.type, [value.type])
     return builder.asm(kind, "", "=r,0", [value], side_effect=False)
+
+
+# ---- loops with a variant for each word size ---------------------------------------------------
+
+
+def variants(builder, keys, key):
+    """Begin a branch for each key, and yield the key; other values skip all branches.
+
+    Parameters
+    ----------
+    keys : iterable of int
+    key : LLVM integer
+        The value that chooses the branch.
+    """
+    end = builder.append_basic_block()
+    switch = builder.switch(key, end)
+    for value in keys:
+        builder.position_at_end(builder.append_basic_block())
+        switch.add_case(integer(value), builder.block)
+        yield value
+        builder.branch(end)
+    builder.position_at_end(end)
+
+
+def word_variants(builder, run, widest):
+    """Begin a branch for each word size up to `widest`; yield it and the words' offsets in a run.
+
+    A branch is taken if its word is the widest that fits in a run. A run is one word, or two
+    overlapping words.
+    """
+    leading_zeros = builder.ctlz(run, ir.Constant(ir.IntType(1), 1))
+    highest_bit = builder.sub(integer(63), leading_zeros)
+    for bit in variants(builder, range(widest.bit_length()), highest_bit):
+        last = builder.sub(run, integer(1 << bit))
+        is_one_word = builder.icmp_signed("==", last, integer(0))
+        with builder.if_else(is_one_word) as (one_word, two_words):
+            with one_word:
+                yield 1 << bit, [integer(0)]
+            with two_words:
+                yield 1 << bit, [integer(0), last]
+
+
+@contextlib.contextmanager
+def loop(builder, count, starts, steps):
+    """Write a loop over values that begin as `starts`, and grow by `steps` each time."""
+    cells = [cgutils.alloca_once_value(builder, start) for start in starts]
+    with cgutils.for_range(builder, count):
+        values = [builder.load(cell) for cell in cells]
+        yield values
+        for cell, value, step in zip(cells, values, steps, strict=True):
+            builder.store(builder.add(value, step), cell)
+
+
+def move_words(builder, target, source, starts, nbytes):
+    """Move the words of a run."""
+    for start in starts:
+        move_word(builder, builder.add(target, start), builder.add(source, start), nbytes, False)

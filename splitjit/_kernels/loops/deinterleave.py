@@ -32,9 +32,9 @@ from splitjit._kernels.ir.llvm import (
     prefetch_line,
     shuffled,
     store,
+    variants,
 )
 from splitjit._kernels.ir.records import layout_at, part_at, read
-from splitjit._kernels.ir.variants import variants
 from splitjit._kernels.loops.runs import move_runs
 
 _AHEAD = 1 << 12  # how many bytes ahead of a load to prefetch

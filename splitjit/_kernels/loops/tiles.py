@@ -21,13 +21,16 @@ from splitjit._kernels.ir.llvm import (
     INT64,
     instruction,
     integer,
+    loop,
+    move_words,
     opaque,
     pointer_to,
     prefetch_line,
     shuffled,
     store,
+    variants,
+    word_variants,
 )
-from splitjit._kernels.ir.variants import loop, move_words, variants, word_variants
 from splitjit._kernels.loops.runs import move_runs, move_runs_back
 
 _SIZES = [1 << bit for bit in range(TILE.bit_length())]  # item sizes that tiles transpose
