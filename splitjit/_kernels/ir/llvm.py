@@ -66,7 +66,7 @@ def move_word(builder, target, source, nbytes, stream):
 
 def shuffled(builder, a, b, places):
     """Return the items at `places` of two concatenated vectors, as a vector."""
-    mask = ir.Constant(ir.VectorType(INT32, len(places)), places)
+    mask = ir.Constant(ir.VectorType(INT32, len(places)), list(places))
     return builder.shuffle_vector(a, b, mask)
 
 
@@ -107,6 +107,14 @@ def variants(builder, keys, key):
     builder.position_at_end(end)
 
 
+def both_ways(builder, flag):
+    """Begin a branch for a flag other than 0, and one for 0; yield True, then False."""
+    with builder.if_else(builder.icmp_signed("!=", flag, integer(0))) as branches:
+        for branch, value in zip(branches, (True, False), strict=True):
+            with branch:
+                yield value
+
+
 def word_variants(builder, run, widest):
     """Begin a branch for each word size up to `widest`; yield it and the words' offsets in a run.
 
@@ -117,12 +125,8 @@ def word_variants(builder, run, widest):
     highest_bit = builder.sub(integer(63), leading_zeros)
     for bit in variants(builder, range(widest.bit_length()), highest_bit):
         last = builder.sub(run, integer(1 << bit))
-        is_one_word = builder.icmp_signed("==", last, integer(0))
-        with builder.if_else(is_one_word) as (one_word, two_words):
-            with one_word:
-                yield 1 << bit, [integer(0)]
-            with two_words:
-                yield 1 << bit, [integer(0), last]
+        for has_two_words in both_ways(builder, last):
+            yield 1 << bit, [integer(0), last] if has_two_words else [integer(0)]
 
 
 @contextlib.contextmanager
