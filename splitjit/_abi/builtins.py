@@ -10,10 +10,8 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
-
-from splitjit._abi.kernels import METH_STATIC
 
 _METHODS: dict[tuple[str, int, int], Any] = {}
 """The C struct ``PyMethodDef`` of each function: four words, for its name, address, flags and
@@ -22,45 +20,46 @@ signal handler makes the same function while it is being made."""
 
 
 def function_of(name: str, address: int, flags: int) -> Any:
-    """Return what Python code uses of a C function; see `splitjit._abi.kernels.KERNELS`.
+    """Return what Python code uses of a C function.
 
-    Its address, or a builtin function. If the function has a record, return a function that makes
-    the builtin function for a given record.
-    """
-    if not flags:
-        return address
-    make = maker(name, address, flags)
-    return make(None) if flags & METH_STATIC else make
-
-
-def maker(name: str, address: int, flags: int) -> Callable[[object], Callable[..., Any]]:
-    """Return a function that makes a builtin function for an owner, or for None.
-
-    The owner is the first argument of every call; the builtin function keeps it alive.
+    Its address, or a function that makes the builtin function for a given record. The record is the
+    first argument of every call, and the builtin function keeps it alive.
 
     Parameters
     ----------
     name : str
     address : int
-        The address of the C function, which returns a new reference, or 0 with an error set.
+        The address of the C function. If Python calls it, it returns a new reference, or 0 with an
+        error set.
     flags : int
-        See `splitjit._abi.kernels.METH_O`.
+        How it is called; see `splitjit._abi.kernels.KERNELS`.
     """
+    if not flags:
+        return address
     words = (ctypes.c_char_p * 4)(name.encode())  # which keeps the name alive
     words_of_ints = (ctypes.c_int64 * 4).from_buffer(words)
     words_of_ints[1], words_of_ints[2] = address, flags
     method = _METHODS.setdefault((name, address, flags), words)
     new, place = _new_function(), ctypes.c_void_p(ctypes.addressof(method))
-    return lambda owner: new(place, ctypes.py_object(owner), None)
+    return lambda record: new(place, ctypes.py_object(record), None)
 
 
-_FUNCTION = ctypes.PYFUNCTYPE(ctypes.c_int64)
+_WITH_GIL, _WITHOUT_GIL = ctypes.PYFUNCTYPE(ctypes.c_int64), ctypes.CFUNCTYPE(ctypes.c_int64)
 
 
 def call(address: int, record: Sequence[int]) -> int:
     """Call a compiled function with the address of a record's words."""
+    return _call(_WITH_GIL, address, (), record)
+
+
+def call_without_gil(address: int, numbers: Sequence[int], record: Sequence[int]) -> None:
+    """Call a compiled function with some numbers, and the address of a record's words."""
+    _call(_WITHOUT_GIL, address, numbers, record)
+
+
+def _call(kind: Any, address: int, numbers: Sequence[int], record: Sequence[int]) -> int:
     words = (ctypes.c_int64 * len(record))(*record)
-    result: int = _FUNCTION(address)(ctypes.c_int64(ctypes.addressof(words)))
+    result: int = kind(address)(*map(ctypes.c_int64, (*numbers, ctypes.addressof(words))))
     return result
 
 

@@ -30,9 +30,9 @@ LOOPS = ("plain", "stream", "deinterleave", "transpose")
 JOIN_LOOPS = ("join_plain", "join_stream", "interleave", "join_transpose")
 """The same loops in the other direction, in the same order; all in one object file, "join"."""
 
-ADDRESS, METH_O, METH_FASTCALL, METH_STATIC = 0x0, 0x8, 0x80, 0x20
-"""How a function is called: by its address; by Python, with ``(self, x)``; or by Python, with
-``(self, array of arguments, count)``. With `METH_STATIC`, ``self`` is 0, else it is a record."""
+ADDRESS, METH_O, METH_FASTCALL = 0x0, 0x8, 0x80
+"""How a function is called: by its address; by Python, with ``(record, x)``; or by Python, with
+``(record, array of arguments, count)``."""
 
 KERNELS: dict[str, dict[str, dict[str, int]]] = {
     "core": {
@@ -44,7 +44,6 @@ KERNELS: dict[str, dict[str, dict[str, int]]] = {
         },
         "core.team": {
             "share": ADDRESS,
-            "share_without_gil": METH_FASTCALL | METH_STATIC,
             "serve": ADDRESS,
         },
         "core.blocks": {

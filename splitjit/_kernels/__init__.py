@@ -1,7 +1,7 @@
 """The compiled copy loops, and what else runs as machine code.
 
 `_runtime` loads these modules as object files, and imports only what compiles them (`compiling`)
-and the loop that Numba runs itself (`numba_threads`). `_kernels` imports `_abi` and
+and the loop on Numba's own threads (in `team`). `_kernels` imports `_abi` and
 the rules of `_plan/rules.py`, and nothing else of the package. A loop never raises and never sees a
 Python object: Python code, `entry` or `njit_split` has checked all addresses, extents and strides.
 
@@ -24,7 +24,7 @@ ir/records.py reads from memory; look at these three first. Then a copy passes f
     stream.py            the same for large arrays, with stores that bypass the cache
     deinterleave.py      small items of the parts that are interleaved in the source
     transpose.py         runs that are adjacent in a part but far apart in the source, piece by
-                         piece; bands.py cuts these pieces
+                         piece
             │  evenly spaced runs, or pieces
             ▼
     runs.py              evenly spaced runs: ordinary stores, or stores that bypass the cache
@@ -32,14 +32,14 @@ ir/records.py reads from memory; look at these three first. Then a copy passes f
             │
             ▼
     ir/
-    variants.py          the innermost loops, with a variant for each word size
-    llvm.py              LLVM loads and stores; intrinsics.py offers them to compiled functions
+    llvm.py              LLVM loads, stores and loops, with a variant for each word size;
+                         intrinsics.py offers them to compiled functions
 
 What Python calls before a copy, or instead of one::
 
-    core/entry.py        check and make arrays, and copy small ones; c_api.py has Python's functions
+    core/entry.py        check and make arrays, and copy small ones; c_api.py has C functions of
+                         Python and of the system
     core/apart.py        whether arrays share memory
-    numba_threads.py     the loops on Numba's threads, if the user chooses them
 
 What users' compiled code calls::
 

@@ -14,12 +14,12 @@ import types
 from importlib import import_module
 
 from llvmlite import ir
+from llvmlite.binding import create_pass_builder, create_pipeline_tuning_options
 from numba import intp
 from numba.core import config
 from numba.core.codegen import AOTCodeLibrary, AOTCPUCodegen
 from numba.core.compiler import CompilerBase, DefaultPassBuilder
 from numba.core.compiler_lock import global_compiler_lock
-from numba.core.compiler_machinery import PassManager
 from numba.core.dispatcher import Dispatcher
 from numba.core.registry import CPUTarget, cpu_target
 from numba.core.runtime import rtsys
@@ -34,11 +34,7 @@ _SETTINGS = {
     "DEBUG_JIT": 0,
     "DEBUG_NRT": 0,
     "EXTEND_VARIABLE_LIFETIMES": 0,
-    "LLVM_REFPRUNE_FLAGS": "all",
-    "LLVM_REFPRUNE_PASS": 1,
-    "LOOP_VECTORIZE": 1,
     "OPT": type(config.OPT)(3),
-    "SLP_VECTORIZE": 0,
 }
 """Numba's settings that change the code of kernels, and the values for which kernels are made."""
 
@@ -94,7 +90,11 @@ class _Library(AOTCodeLibrary):
             if not variable.is_declaration:
                 variable.linkage = "internal"
         module.verify()
-        self._optimize_final_module()
+        # Kernels use vectors where these pay; LLVM's own would not pay.
+        options = create_pipeline_tuning_options(speed_level=3)
+        options.loop_vectorization = options.slp_vectorization = False
+        passes = create_pass_builder(self._codegen._tm, options)
+        passes.getModulePassManager().run(module, passes)
         return self._codegen._tm.emit_object(module)
 
 
@@ -128,9 +128,8 @@ class _Pipeline(CompilerBase):
     """Numba's passes, without the needless ones."""
 
     def define_pipelines(self):
-        passes = DefaultPassBuilder.define_nopython_pipeline(self.state).passes
-        kernels = PassManager("kernels")
-        kernels.passes = [given for given in passes if given[0].name() not in _NEEDLESS]
+        kernels = DefaultPassBuilder.define_nopython_pipeline(self.state)
+        kernels.passes = [given for given in kernels.passes if given[0].name() not in _NEEDLESS]
         kernels.finalize()
         return [kernels]
 

@@ -25,7 +25,7 @@ from splitjit._abi.thresholds import THRESHOLDS
 from splitjit._copy.buffers import POOL
 from splitjit._plan.arguments import MOST_IN_MEMORY
 from splitjit._runtime import kernel_files
-from splitjit._runtime.loading import LOADER, LOOPS_AT, NATIVE
+from splitjit._runtime.loading import LOADER, LOOPS_AT
 from splitjit._runtime.threads import TEAM
 
 SYMBOL = "splitjit_functions"
@@ -87,22 +87,18 @@ def fill_table():
     """Load the functions, or compile them. The calling thread may hold Numba's lock."""
     if TABLE[FUNCTIONS_AT.version]:
         return
-    kernels = {name: LOADER.load_here(name) for name in KERNELS if name != "join"}
+    functions = {}
+    for kernel in KERNELS.keys() - {"join"}:
+        functions |= LOADER.load_here(kernel)
     TEAM.read_limits()
     TABLE[:] = Functions(
         version=version(),
-        **kernels["njit_split"],
+        **{name: at for name, at in functions.items() if name in Functions._fields},
         loops=ctypes.addressof(LOOPS_AT),
-        lay_out=NATIVE.lay_out,
-        find_shared=NATIVE.find_shared,
-        take_block=NATIVE.take_block,
-        free_block=NATIVE.free_block,
-        clear=NATIVE.clear,
         blocks=POOL.address,
         find_symbol=ctypes.cast(_find_symbol(), ctypes.c_void_p).value,
         numba_limit=ctypes.addressof(_NUMBA_LIMIT),
         numba=_functions_of_numba(),
-        share=NATIVE.share,
         team=TEAM.address,
         stream_short_runs=THRESHOLDS.stream_from[0],
         stream_long_runs=THRESHOLDS.stream_from[1],

@@ -23,7 +23,7 @@ from time import perf_counter
 
 import numpy as np
 
-from splitjit._abi.builtins import keep_forever
+from splitjit._abi.builtins import call_without_gil, keep_forever
 from splitjit._abi.calls import AT, MOST_HELPERS, SPACING
 from splitjit._abi.structs import READS_ARRAYS
 from splitjit._abi.thresholds import THRESHOLDS
@@ -138,12 +138,12 @@ def run_loop(loop: int, nbytes: int, arguments: tuple[int, int, int, int]) -> No
     """
     TEAM.read_limits()
     if ON_NUMBA and nbytes >= THRESHOLDS.large and not _ALONE and TEAM.threads > 1:
-        from splitjit._kernels.numba_threads import run_on_numba
+        from splitjit._kernels.core.team import runner_on_numba
 
         given = np.array(arguments, np.int64)
-        run_on_numba(loop, min(nbytes // THRESHOLDS.chunk, TEAM.threads), given.ctypes.data)
+        runner_on_numba()(loop, min(nbytes // THRESHOLDS.chunk, TEAM.threads), given.ctypes.data)
         return
-    NATIVE.share_without_gil(TEAM.address, loop, nbytes, *arguments)
+    call_without_gil(NATIVE.share, (TEAM.address, loop, nbytes), arguments)
 
 
 def explain(nbytes: int) -> tuple[int, str]:

@@ -170,7 +170,7 @@ class Finder(importlib.abc.MetaPathFinder):
         return self.modules[name]
 
     def find_spec(self, name, path, target=None):
-        if name.partition(".")[0] != "splitjit" or name == "splitjit._kernels.core.system":
+        if name.partition(".")[0] != "splitjit" or name == "splitjit._kernels.core.c_api":
             return None  # compiled code calls functions of the system that is there
         spec = importlib.machinery.PathFinder.find_spec(name, path, target)
         if spec is not None and isinstance(spec.loader, importlib.machinery.SourceFileLoader):

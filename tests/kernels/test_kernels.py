@@ -88,7 +88,7 @@ def kernels():
             if kernel == "core":
                 patch.setattr(sys, "platform", "win32" if "windows" in target else "darwin")
                 code = {}
-                for name in ("core.system", *reversed(KERNELS["core"])):
+                for name in ("core.c_api", *reversed(KERNELS["core"])):
                     module = importlib.import_module(f"splitjit._kernels.{name}")
                     other = runpy.run_path(module.__file__)
                     patch.setitem(sys.modules, module.__name__, types.SimpleNamespace(**other))

@@ -260,9 +260,8 @@ OTHER_TARGETS = [
 OTHER_CODE = {
     # settings of Numba that would change the code of kernels
     **dict.fromkeys(["BOUNDSCHECK", "DEBUGINFO", "DEBUG_ARRAY_OPT_RUNTIME", "DEBUG_JIT"], "1"),
-    **dict.fromkeys(["DEBUG_NRT", "EXTEND_VARIABLE_LIFETIMES", "SLP_VECTORIZE"], "1"),
-    **dict.fromkeys(["LLVM_REFPRUNE_PASS", "LOOP_VECTORIZE", "OPT"], "0"),
-    "LLVM_REFPRUNE_FLAGS": "",
+    **dict.fromkeys(["DEBUG_NRT", "EXTEND_VARIABLE_LIFETIMES"], "1"),
+    "OPT": "0",
 }
 
 COMPILE = """

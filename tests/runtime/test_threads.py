@@ -16,6 +16,7 @@ pytestmark = needs_kernels
 # a wrong number if the job has other chunks. Its `Arguments`: microseconds, counts, chunks, and a
 # slow chunk with its microseconds.
 SLOW_LOOP = """
+from splitjit._abi.builtins import call_without_gil
 LOOP, loop = assembled("loop", '''
 declare i32 @usleep(i32)
 define void @loop(i64 %chunk, i64 %chunks, i64 %arguments) {
@@ -55,7 +56,7 @@ def run_loop(helpers, chunks, microseconds=1000, slow=(0, 0)):
     job = microseconds, counts.ctypes.data, chunks, slow[0] << 32 | slow[1]
     let(allowed=helpers)
     nbytes = chunks * word("CHUNK")
-    loading.NATIVE.share_without_gil(threads.TEAM.address, loop, nbytes, *job)
+    call_without_gil(loading.NATIVE.share, (threads.TEAM.address, loop, nbytes), job)
     return counts.tolist()
 
 def asks(chunks, *arguments):  # or one call of the loop is for all chunks
@@ -638,7 +639,7 @@ DELAYS = np.zeros(shared.AT.helpers + 4, np.int64)
 MARK, CHUNK, ODDS, RANDOM = range(shared.AT.helpers, shared.AT.helpers + 4)
 ADDRESS = DELAYS.ctypes.data
 import types
-from splitjit._kernels.core.system import usleep
+from splitjit._kernels.core.c_api import usleep
 
 release = team.c_api.release
 read_word, exchange, add_to = team.read_word, team.exchange, team.add_to

@@ -133,31 +133,21 @@ def free_block(memory):
     """Keep a block for reuse, and free others while more is kept than the limit allows."""
     size, record = _line_of(memory)[0], _line_of(memory)[1]
     kept, limit = record + WORD * BLOCKS.kept, record + WORD * BLOCKS.limit
-    own = _slot_to_fill(record)
     add_to(kept, size)
-    _put(record, own, memory)
     for _ in range(SLOTS):
-        if read_word(kept) <= read_word(limit):
-            return
-        slot = _slot_to_empty(record)
-        if slot != own:
-            _put(record, slot, 0)
-    if read_word(kept) > read_word(limit):
-        _put(record, own, 0)
-
-
-@jit
-def _slot_to_fill(record):
-    """Return an empty slot, or the next one to empty. Either way, this takes a turn."""
-    slot = _slot_to_empty(record)
+        if read_word(kept) > read_word(limit):
+            _put(record, _slot_in_turn(record), 0)
+    slot = _slot_in_turn(record)
     for i in range(SLOTS):
         if not read_word(_slot(record, i)):
-            return _slot(record, i)
-    return slot
+            slot = _slot(record, i)
+    _put(record, slot, memory)
+    if read_word(kept) > read_word(limit):  # the block alone is too large, or others came
+        _put(record, slot, 0)
 
 
 @jit
-def _slot_to_empty(record):
+def _slot_in_turn(record):
     """Return the next slot to empty.
 
     All slots take turns. So a block that nobody needs any more is freed at some point.

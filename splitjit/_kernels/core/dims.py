@@ -20,14 +20,11 @@ _ITEM = -1  # in place of an axis: the innermost loop is around single items
 _NONE = -1  # in place of a dim: an axis of length 1, which needs no loop
 
 
-Copy = namedtuple("Copy", "rank axis count itemsize shape strides sizes inner targets pitch")
+Copy = namedtuple("Copy", "rank axis count itemsize shape strides sizes targets pitch")
 """The source and the parts of a split; see `splitjit._abi.calls.LayoutRequest`.
 
 shape, strides, sizes
     Pointers.
-inner
-    A pointer to the strides of C-contiguous parts; before the split axis, those of a part of
-    length 1.
 """
 
 Dims = namedtuple("Dims", "count of_axis steps")
@@ -45,16 +42,10 @@ steps
 
 
 @jit
-def copy_of(request, inner):
-    shape = words_at(request.shape)
-    nbytes = request.itemsize
-    for axis in range(request.rank - 1, -1, -1):
-        inner[axis] = nbytes
-        if axis != request.axis:
-            nbytes *= shape[axis]
+def copy_of(request):
     return Copy(
-        request.rank, request.axis, request.count, request.itemsize, shape,
-        words_at(request.shape + WORD * request.rank), words_at(request.sizes), inner,
+        request.rank, request.axis, request.count, request.itemsize, words_at(request.shape),
+        words_at(request.shape + WORD * request.rank), words_at(request.sizes),
         request.targets, request.pitch,
     )  # fmt: skip
 
@@ -68,7 +59,10 @@ def _extent(copy, axis, part):
 def target_stride(copy, axis, part):
     if copy.targets:
         return words_at(copy.targets + part * copy.pitch)[1 + copy.rank + axis]
-    return copy.inner[axis] * (copy.sizes[part] if axis < copy.axis else 1)
+    stride = copy.itemsize  # of a C-contiguous part
+    for inner in range(axis + 1, copy.rank):
+        stride *= _extent(copy, inner, part)
+    return stride
 
 
 # ---- from axes to dims -----------------------------------------------------------------------

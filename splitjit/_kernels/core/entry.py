@@ -49,16 +49,20 @@ def _data_of(array):
 
 
 @jit
+def _is_array(call, array, flags):
+    """Return whether an object is an array of the expected dtype and rank, with these flags."""
+    if words_at(array)[OBJECT_TYPE] != call.array_type:  # only an ndarray has the other fields
+        return False
+    x = read(NumpyArray, array)
+    return x.dtype == call.dtype and x.rank & INT_MASK == call.rank and x.flags & flags == flags
+
+
+@jit
 def _is_expected(call, source):
     """Return whether an object is an array of the expected shape, dtype and strides."""
-    if words_at(source)[OBJECT_TYPE] != call.array_type:  # only an ndarray has the other fields
+    if not _is_array(call, source, call.x_flags):
         return False
-    x = read(NumpyArray, source)
-    if x.dtype != call.dtype or x.rank & INT_MASK != call.rank:
-        return False
-    if x.flags & call.x_flags != call.x_flags:
-        return False
-    shape = words_at(call.shape)
+    x, shape = read(NumpyArray, source), words_at(call.shape)
     for d in range(call.rank):
         if words_at(x.shape)[d] != shape[d] or words_at(x.strides)[d] != shape[call.rank + d]:
             return False
@@ -80,13 +84,9 @@ def _fit(call, source, outputs, layout):
     record = layout_at(layout)
     row = record.rows
     for i in range(call.count):
-        if words_at(items[i])[OBJECT_TYPE] != call.array_type:
+        if not _is_array(call, items[i], call.out_flags):
             return False
         part = read(NumpyArray, items[i])
-        if part.dtype != call.dtype or part.rank & INT_MASK != call.rank:
-            return False
-        if part.flags & call.out_flags != call.out_flags:
-            return False
         for d in range(call.rank):
             if words_at(part.shape)[d] != (sizes[i] if d == call.axis else shape[d]):
                 return False
@@ -175,15 +175,14 @@ def _nothing(call):
 
 
 @jit
-def _fresh(expected, source):
-    """Copy an array to new parts in one block of memory, and return them in a list.
+def fresh(record, source):
+    """``fresh(x)``: copy `x` to new parts in one block of memory, and return them in a list.
 
     Copy nothing and return None if the array is not as expected, or if there is not enough memory.
     Return 0 if Python has set an error. Make all objects before reading the data's address: making
     them may start the garbage collector, and a finalizer may change the array.
     """
-    out_of_line()
-    call = read(Expected, expected)
+    call = read(Expected, _data_of(record))
     if not _is_expected(call, source):
         return _nothing(call)
     c_api.increment(call.dtype)
@@ -205,12 +204,6 @@ def _fresh(expected, source):
         parts = _nothing(call)
     c_api.decrement(call.dtype)
     return parts
-
-
-@jit
-def fresh(record, source):
-    """``fresh(x)``: copy `x` to new parts; return None if `x` is not as expected."""
-    return _fresh(_data_of(record), source)
 
 
 @jit

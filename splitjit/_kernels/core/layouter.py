@@ -206,9 +206,9 @@ def lay_out(address):
     """
     out_of_line()
     request = read(LayoutRequest, address)
-    inner, columns = words_at(reserve(_ROOM, WORD)), words_at(reserve(_ROOM, WORD))
-    of_axis, steps = words_at(reserve(_ROOM, WORD)), words_at(reserve(_ROOM, WORD))
-    copy = copy_of(request, inner)
+    columns, of_axis = words_at(reserve(_ROOM, WORD)), words_at(reserve(_ROOM, WORD))
+    steps = words_at(reserve(_ROOM, WORD))
+    copy = copy_of(request)
     dims = merge(copy, columns, of_axis, steps)
     runs = _runs_of(copy, dims)
     nbytes = copy.itemsize

@@ -49,7 +49,9 @@ never freed.
 
 from __future__ import annotations
 
-from numba import types
+import functools
+
+from numba import njit, prange, types
 
 from splitjit._abi.calls import (
     AT,
@@ -57,19 +59,10 @@ from splitjit._abi.calls import (
     FEWEST_CHUNKS,
     MOST_HELPERS,
     SPACING,
-    Arguments,
 )
 from splitjit._abi.structs import INT_MASK, LIST_LENGTH
 from splitjit._kernels.compiling import jit
 from splitjit._kernels.core import c_api
-from splitjit._kernels.core.system import (
-    core_of_thread,
-    count_cores,
-    ignore_signals,
-    nap,
-    now,
-    stay_off,
-)
 from splitjit._kernels.ir.intrinsics import (
     add_to,
     address_of_function,
@@ -78,7 +71,6 @@ from splitjit._kernels.ir.intrinsics import (
     out_of_line,
     read_word,
     relax,
-    stored,
     words_at,
 )
 
@@ -136,10 +128,10 @@ def _take_chunks(team, step):
 def _spin(team, seen):
     """Wait awake until there is a new job: while a split is going on, and a moment after it."""
     awake = _read(team, AT.awake)
-    end = now() + awake
-    while _read(team, AT.generation) == seen and now() < end:
+    end = c_api.now() + awake
+    while _read(team, AT.generation) == seen and c_api.now() < end:
         if _read(team, AT.busy):
-            end = now() + awake
+            end = c_api.now() + awake
         relax()
 
 
@@ -164,7 +156,7 @@ def _wake(team, first, asked):
 @jit
 def serve(team):
     """Help with every job; the code of a helper's thread, which never returns."""
-    ignore_signals()
+    c_api.ignore_signals()
     number = _add(team, AT.numbered, 1)
     line = team + SPACING * (AT.helpers + number)
     lock = c_api.new_lock()
@@ -174,14 +166,15 @@ def serve(team):
     while True:
         _spin(team, seen)
         if _read(team, AT.generation) == seen:
-            stay_off(_read(team, AT.core))  # now, since the system wakes it where it may run then
+            # Now, since the system wakes it where it may run then.
+            c_api.stay_off(_read(team, AT.core))
             _sleep_until_woken(team, line, lock, seen)
         seen = _read(team, AT.generation)
         asked = _read(team, AT.asked)
         if number < asked and _read(team, AT.open):
-            core = core_of_thread()
+            core = c_api.core_of_thread()
             if core == _read(team, AT.core):  # the caller has moved
-                stay_off(core)
+                c_api.stay_off(core)
             _wake(team, 2 * number + 2, asked)
             _add(team, AT.active, 1)
             if _read(team, AT.open):
@@ -208,27 +201,27 @@ def _start_helpers(team, helpers):
 @jit
 def _copy_with_helpers(team, loop, helpers, chunks, nbytes, arguments):
     out_of_line()
-    began, before = now(), _read(team, AT.served)
+    began, before = c_api.now(), _read(team, AT.served)
     helpers = _start_helpers(team, helpers)
     _write(team, AT.loop, loop)
     _write(team, AT.chunks, chunks)
     _write(team, AT.arguments, arguments)
     _write(team, AT.asked, helpers)
-    _write(team, AT.core, core_of_thread())
+    _write(team, AT.core, c_api.core_of_thread())
     _write(team, AT.taken, 0)
     _write(team, AT.open, 1)
     _add(team, AT.generation, 1)
     _wake(team, 0, helpers)
     _take_chunks(team, 1)
     _write(team, AT.open, 0)
-    closed, looks = now(), 0
+    closed, looks = c_api.now(), 0
     while _read(team, AT.active):  # only for chunks that helpers have begun
         if looks < _RELAXED:
             relax()
         else:
-            nap()
+            c_api.nap()
         looks += 1
-    ended = now()
+    ended = c_api.now()
     _write(team, AT.served, ended)
     _judge(team, closed - began, ended - closed, began - before, nbytes // chunks)
 
@@ -253,7 +246,7 @@ def _judge(team, copied, waited, rested, chunk):
     elif waited > max(_read(team, AT.stopped), chunk * _SLOWEST // 1000):
         lost = waited
     if lost:
-        _write(team, AT.paused, now() + lost * _read(team, AT.pause))
+        _write(team, AT.paused, c_api.now() + lost * _read(team, AT.pause))
 
 
 @jit
@@ -262,7 +255,7 @@ def _may_help(team):
     alone, of_numba = _read(team, AT.alone), _read(team, AT.numba)
     if alone and words_at(alone)[LIST_LENGTH]:
         return 0
-    most = min(_read(team, AT.allowed), count_cores() - 1)
+    most = min(_read(team, AT.allowed), c_api.count_cores() - 1)
     if of_numba:
         most = min(most, (call(of_numba, ()) & INT_MASK) - 1)
     return min(most, MOST_HELPERS)
@@ -271,7 +264,7 @@ def _may_help(team):
 @jit
 def _to_ask(team, nbytes):
     """Return how many helpers a copy asks."""
-    began = now()
+    began = c_api.now()
     is_awake = began - _read(team, AT.ended) < _read(team, AT.awake)
     if began < _read(team, AT.paused) or not (is_awake or nbytes >= _read(team, AT.wake_from)):
         return 0
@@ -299,19 +292,26 @@ def share(team, loop, nbytes, arguments):
         _write(team, AT.busy, 0)
     else:
         call(loop, (0, 1, arguments))
-    _write(team, AT.ended, now())
+    _write(team, AT.ended, c_api.now())
     return 0
 
 
-@jit
-def share_without_gil(module, arguments, count):
-    """``share_without_gil(team, loop, nbytes, *Arguments)``: `share`, for Python."""
-    given = words_at(arguments)
-    team, loop = c_api.as_integer(given[0]), c_api.as_integer(given[1])
-    nbytes = c_api.as_integer(given[2])
-    stream, target = c_api.as_integer(given[3]), c_api.as_integer(given[4])
-    source, layout = c_api.as_integer(given[5]), c_api.as_integer(given[6])
-    state = c_api.release_gil()
-    share(team, loop, nbytes, stored(Arguments(stream, target, source, layout)))
-    c_api.take_gil(state)
-    return c_api.integer_object(1)
+# ---- Numba's threads -------------------------------------------------------------------------
+
+
+@functools.cache  # makes it on first use, since Numba refuses if it can write no cache
+def runner_on_numba():
+    """Return a function that runs a loop on Numba's threads, for ``SPLITJIT_THREADS=numba``.
+
+    Then all work of a program is on one pool. Numba's own rules hold, as for any function that it
+    compiles: all threads wait for the last one, the "workqueue" layer allows one parallel region at
+    a time, and GNU OpenMP allows none in a forked child. So this is a choice, not the default.
+    """
+
+    @njit(parallel=True, nogil=True, cache=True)
+    def run_on_numba(loop, tasks, arguments):
+        """Run a loop once per task; `arguments` is the address of `Arguments`."""
+        for task in prange(tasks):
+            call(loop, (task, tasks, arguments))
+
+    return run_on_numba

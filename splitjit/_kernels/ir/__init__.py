@@ -1,6 +1,6 @@
 """LLVM code for what Numba does not offer, or would compile slowly.
 
-`llvm` appends loads, stores and constants to the code of a function. `intrinsics` offers them to
-compiled functions, and `variants` has one switch over the sizes of words. `records` reads the
-records of `_abi` as named tuples. All other kernels import these modules.
+`llvm` appends loads, stores and loops to the code of a function, with one switch over the sizes of
+words. `intrinsics` offers them to compiled functions. `records` reads the records of `_abi` as
+named tuples. All other kernels import these modules.
 """

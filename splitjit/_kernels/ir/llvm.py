@@ -1,14 +1,17 @@
-"""The LLVM code that intrinsics are made of: constants, pointers, loads and stores.
+"""The LLVM code that intrinsics are made of: constants, pointers, loads, stores, loops, variants.
 
-Each function appends instructions to the function that Numba is compiling.
+Each function appends instructions to the function that Numba is compiling. That function would be
+compiled once for each word size. Instead, one switch leads to the variants of a loop.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 
 from llvmlite import ir
 from numba import types
+from numba.core import cgutils
 from numba.extending import intrinsic
 
 BYTE, INT32, INT64 = (ir.IntType(bits) for bits in (8, 32, 64))
@@ -63,7 +66,7 @@ def move_word(builder, target, source, nbytes, stream):
 
 def shuffled(builder, a, b, places):
     """Return the items at `places` of two concatenated vectors, as a vector."""
-    mask = ir.Constant(ir.VectorType(INT32, len(places)), places)
+    mask = ir.Constant(ir.VectorType(INT32, len(places)), list(places))
     return builder.shuffle_vector(a, b, mask)
 
 
@@ -80,3 +83,64 @@ def opaque(builder, value):
     """Return a machine integer whose value is hidden from LLVM's optimizer."""
     kind = ir.FunctionType(value.type, [value.type])
     return builder.asm(kind, "", "=r,0", [value], side_effect=False)
+
+
+# ---- loops with a variant for each word size ---------------------------------------------------
+
+
+def variants(builder, keys, key):
+    """Begin a branch for each key, and yield the key; other values skip all branches.
+
+    Parameters
+    ----------
+    keys : iterable of int
+    key : LLVM integer
+        The value that chooses the branch.
+    """
+    end = builder.append_basic_block()
+    switch = builder.switch(key, end)
+    for value in keys:
+        builder.position_at_end(builder.append_basic_block())
+        switch.add_case(integer(value), builder.block)
+        yield value
+        builder.branch(end)
+    builder.position_at_end(end)
+
+
+def both_ways(builder, flag):
+    """Begin a branch for a flag other than 0, and one for 0; yield True, then False."""
+    with builder.if_else(builder.icmp_signed("!=", flag, integer(0))) as branches:
+        for branch, value in zip(branches, (True, False), strict=True):
+            with branch:
+                yield value
+
+
+def word_variants(builder, run, widest):
+    """Begin a branch for each word size up to `widest`; yield it and the words' offsets in a run.
+
+    A branch is taken if its word is the widest that fits in a run. A run is one word, or two
+    overlapping words.
+    """
+    leading_zeros = builder.ctlz(run, ir.Constant(ir.IntType(1), 1))
+    highest_bit = builder.sub(integer(63), leading_zeros)
+    for bit in variants(builder, range(widest.bit_length()), highest_bit):
+        last = builder.sub(run, integer(1 << bit))
+        for has_two_words in both_ways(builder, last):
+            yield 1 << bit, [integer(0), last] if has_two_words else [integer(0)]
+
+
+@contextlib.contextmanager
+def loop(builder, count, starts, steps):
+    """Write a loop over values that begin as `starts`, and grow by `steps` each time."""
+    cells = [cgutils.alloca_once_value(builder, start) for start in starts]
+    with cgutils.for_range(builder, count):
+        values = [builder.load(cell) for cell in cells]
+        yield values
+        for cell, value, step in zip(cells, values, steps, strict=True):
+            builder.store(builder.add(value, step), cell)
+
+
+def move_words(builder, target, source, starts, nbytes):
+    """Move the words of a run."""
+    for start in starts:
+        move_word(builder, builder.add(target, start), builder.add(source, start), nbytes, False)

@@ -2,5 +2,5 @@
 
 A loop gets a chunk's number and the addresses of a copy. It reads the layout record, and neither
 checks nor raises. `plain`, `stream`, `deinterleave` and `transpose` are the loops; the layouter
-chooses one. `runs` moves evenly spaced runs; `bands` and `tiles` are parts of `transpose`.
+chooses one. `runs` moves evenly spaced runs; `tiles` is a part of `transpose`.
 """

@@ -26,15 +26,16 @@ from splitjit._kernels.compiling import jit
 from splitjit._kernels.ir.intrinsics import fence
 from splitjit._kernels.ir.llvm import (
     INT64,
+    both_ways,
     instruction,
     integer,
     pointer_to,
     prefetch_line,
     shuffled,
     store,
+    variants,
 )
 from splitjit._kernels.ir.records import layout_at, part_at, read
-from splitjit._kernels.ir.variants import variants
 from splitjit._kernels.loops.runs import move_runs
 
 _AHEAD = 1 << 12  # how many bytes ahead of a load to prefetch
@@ -52,16 +53,15 @@ def _deinterleave_lines(builder, parts, itemsize, targets, step, offset, source,
     """Copy the next `count` cache lines of each part.
 
     The address to which part i is written is the word at ``targets + i * step``, plus `offset`. If
-    `stream`, these addresses must be multiples of `LINE`, and the stores bypass the cache.
+    `stream` is not 0, these addresses must be multiples of `LINE`, and the stores bypass the cache.
     """
     for kind in kinds(builder, parts, itemsize):
-        with builder.if_else(stream) as branches:
-            for branch, past_cache in zip(branches, (True, False), strict=True):
-                with branch, cgutils.for_range(builder, count) as lines:
-                    whole = builder.mul(lines.index, integer(LINE))
-                    start = builder.add(source, builder.mul(whole, parts))
-                    line = builder.add(offset, whole)
-                    _write_line(builder, kind, targets, step, line, start, past_cache)
+        for past_cache in both_ways(builder, stream):
+            with cgutils.for_range(builder, count) as lines:
+                whole = builder.mul(lines.index, integer(LINE))
+                start = builder.add(source, builder.mul(whole, parts))
+                line = builder.add(offset, whole)
+                _write_line(builder, kind, targets, step, line, start, past_cache)
 
 
 def _write_line(builder, kind, targets, step, offset, source, stream):
@@ -71,14 +71,12 @@ def _write_line(builder, kind, targets, step, offset, source, stream):
         prefetch_line(builder, builder.add(source, integer(_AHEAD + k * LINE)))
     items = LINE // itemsize
     whole = ir.VectorType(ir.IntType(8 * itemsize), parts * items)
-    line = ir.VectorType(ir.IntType(8 * itemsize), items)
     value = builder.load(pointer_to(builder, source, whole), align=1)
     for part in range(parts):
-        places = [part + parts * i for i in range(items)]
-        taken = shuffled(builder, value, ir.Constant(whole, ir.Undefined), places)
-        target = builder.load(pointer_to(builder, targets, INT64))
-        target = pointer_to(builder, builder.add(target, offset), line)
-        store(builder, taken, target, LINE, stream)
+        places = range(part, parts * items, parts)
+        line = shuffled(builder, value, ir.Constant(whole, ir.Undefined), places)
+        target = builder.add(builder.load(pointer_to(builder, targets, INT64)), offset)
+        store(builder, line, pointer_to(builder, target, line.type), LINE, stream)
         targets = builder.add(targets, step)
 
 
@@ -111,7 +109,7 @@ def deinterleave(task, tasks, arguments):
     first = layout.runs * task // tasks
     last = layout.runs * (task + 1) // tasks
     skew = -(call.target + part.target_offset + first * part.run) % LINE
-    stream = call.stream != 0 and skew % part.run == 0 and _lines_coincide(layout)
+    stream = call.stream if skew % part.run == 0 and _lines_coincide(layout) else 0
     if stream:  # the items before the first cache line are copied one by one
         head = min(skew // part.run, last - first)
         copy_items(call, layout, first, first + head, move_runs)

@@ -17,9 +17,18 @@ from splitjit._kernels.ir.intrinsics import (
     prefetch_to_write,
     stream_line,
 )
-from splitjit._kernels.ir.variants import copy_words
+from splitjit._kernels.ir.llvm import instruction, loop, move_words, word_variants
 
 _AHEAD = 1 << 9  # bytes between an ordinary store and the line that is prefetched to write
+
+
+@instruction
+def copy_words(builder, target, source, run, count, target_step, source_step):
+    """Copy evenly spaced runs shorter than a cache line, with ordinary stores."""
+    steps = target_step, source_step
+    for nbytes, starts in word_variants(builder, run, LINE // 2):
+        with loop(builder, count, [target, source], steps) as (to, at):
+            move_words(builder, to, at, starts, nbytes)
 
 
 @jit

@@ -14,6 +14,8 @@ Lines of words of 4 or 8 bytes are gathered in registers instead.
 
 from __future__ import annotations
 
+from llvmlite import ir
+
 from splitjit._abi.calls import Arguments
 from splitjit._abi.kernels import LINE, PAGE
 from splitjit._kernels.compiling import jit
@@ -25,14 +27,36 @@ from splitjit._kernels.ir.intrinsics import (
     reserve,
     stream_line,
 )
+from splitjit._kernels.ir.llvm import instruction, integer, loop, pointer_to, store, variants
 from splitjit._kernels.ir.records import layout_at, part_at, read
-from splitjit._kernels.ir.variants import COLLECTED, collect_lines
 from splitjit._kernels.loops.plain import blocks_of, copy_range, runs_at, start_of
 from splitjit._kernels.loops.runs import move_runs, stream_runs
 
 _BATCH = 1 << 9  # bytes gathered at a time, so that fetching, gathering and storing overlap
 _FAR = 1 << 9  # the hardware prefetcher does not follow larger steps between runs
 LONG = 1 << 10  # longer runs are streamed directly: few of their lines are partial
+
+
+_COLLECTED = 4, 8
+"""Bytes of the words that `_collect_lines` gathers."""
+
+
+@instruction
+def _collect_lines(builder, target, source, run, count, source_step):
+    """Stream cache lines of evenly spaced words to `target`, a multiple of `LINE`.
+
+    Storing words one by one takes more than twice as many instructions.
+    """
+    for nbytes in variants(builder, _COLLECTED, run):
+        word, words = ir.IntType(8 * nbytes), LINE // nbytes
+        kind, step = ir.VectorType(word, words), builder.mul(source_step, integer(words))
+        with loop(builder, count, [target, source], [integer(LINE), step]) as (to, at):
+            line = ir.Constant(kind, ir.Undefined)
+            for i in range(words):
+                item = builder.load(pointer_to(builder, at, word), align=1)
+                line = builder.insert_element(line, item, integer(i))
+                at = builder.add(at, source_step)
+            store(builder, line, pointer_to(builder, to, kind), LINE, True)
 
 
 @jit
@@ -79,8 +103,8 @@ def _gather_range(call, layout, part, stage, ahead, first, last):
             _prefetch_runs(ahead, n, run, source, source_step)
             if ahead:
                 ahead += n * run
-            if fill == 0 and run in COLLECTED and n * run % LINE == 0:
-                collect_lines(line, source, run, n * run // LINE, source_step)
+            if fill == 0 and run in _COLLECTED and n * run % LINE == 0:
+                _collect_lines(line, source, run, n * run // LINE, source_step)
                 line += n * run
             else:
                 move_runs(stage + fill, source, run, n, run, source_step)

@@ -19,15 +19,19 @@ from splitjit._kernels.compiling import jit
 from splitjit._kernels.ir.intrinsics import out_of_line, words_at
 from splitjit._kernels.ir.llvm import (
     INT64,
+    both_ways,
     instruction,
     integer,
+    loop,
+    move_words,
     opaque,
     pointer_to,
     prefetch_line,
     shuffled,
     store,
+    variants,
+    word_variants,
 )
-from splitjit._kernels.ir.variants import loop, move_words, variants, word_variants
 from splitjit._kernels.loops.runs import move_runs, move_runs_back
 
 _SIZES = [1 << bit for bit in range(TILE.bit_length())]  # item sizes that tiles transpose
@@ -121,7 +125,6 @@ def _transpose_tiles(builder, table, offset, ahead, piece, block, stream):
     steps each, and prefetch an equal share of these lines from the address `ahead`.
     """
     source, itemsize, lines, steps, _, step = cgutils.unpack_tuple(builder, piece)
-    is_streamed = builder.icmp_signed("!=", stream, integer(0))
     for size in variants(builder, _SIZES, itemsize):
         # Steps and lines of a tile, which prefetches as many steps as it has lines. The tiles that
         # share cache lines have as many lines together as a tile has steps.
@@ -151,7 +154,7 @@ def _transpose_tiles(builder, table, offset, ahead, piece, block, stream):
                         prefetch_line(builder, builder.add(near, builder.mul(step, integer(i))))
                     places = [builder.mul(step, integer(i)) for i in range(LINE // size)]
                     rows = _transposed(builder, size, [builder.add(at, to) for to in places])
-                    _store_lines(builder, rows, words, to, skip, is_streamed)
+                    _store_lines(builder, rows, words, to, skip, stream)
                 fetched = builder.mul(count, strides[-1])
                 builder.store(builder.add(builder.load(fetch), fetched), fetch)
 
@@ -166,17 +169,15 @@ def _least(builder, a, b):
     return builder.select(builder.icmp_signed("<", a, b), a, b)
 
 
-def _store_lines(builder, lines, table, offset, skip, is_streamed):
-    """Store all lines of a tile but the first `skip`; `is_streamed` is an LLVM boolean."""
-    with builder.if_else(is_streamed) as branches:
-        for branch, past_cache in zip(branches, (True, False), strict=True):
-            with branch:
-                for k, line in enumerate(lines):
-                    with builder.if_then(builder.icmp_signed(">=", integer(k), skip)):
-                        target = _line_at(builder, table, integer(k), offset)
-                        store(
-                            builder, line, pointer_to(builder, target, line.type), LINE, past_cache
-                        )
+def _store_lines(builder, lines, table, offset, skip, stream):
+    """Store all lines of a tile but the first `skip`; see `_transpose_tiles` for `stream`."""
+    for past_cache in both_ways(builder, stream):
+        for k, line in enumerate(lines):
+            with builder.if_then(builder.icmp_signed(">=", integer(k), skip)):
+                target = pointer_to(
+                    builder, _line_at(builder, table, integer(k), offset), line.type
+                )
+                store(builder, line, target, LINE, past_cache)
 
 
 def _transposed(builder, itemsize, starts):
@@ -229,22 +230,6 @@ def _steps_of(piece, first, last):
     return Piece(source, piece.run, piece.lines, last - first, piece.line, piece.step)
 
 
-@jit
-def _write_tiles(stream, table, offset, ahead, piece):
-    """Write the steps of a piece that fill whole tiles; return their number."""
-    out_of_line()
-    run = piece.run
-    if not has_tiles(run, piece.line, piece.lines):
-        return 0
-    tile = LINE // run  # steps of a tile
-    done = piece.steps - piece.steps % tile
-    # A block is read once for each tile that shares its lines, so it must stay in the L1 cache.
-    is_near = abs(piece.step) * tile * _TILES <= _NEAR
-    block = (_TILES if is_near else 1) * tile
-    _transpose_tiles(table, offset, ahead, _steps_of(piece, 0, done), block, stream)
-    return done
-
-
 def items_mover(back):
     """Return a function that moves a piece to its lines, or back."""
     move_piece, transpose_squares = _words_mover(back), _squares_mover(back)
@@ -279,13 +264,17 @@ def write_piece(tiled, stream, table, offset, skew, ahead, piece):
     each target begins after `skew` bytes. If `stream`, this holds for all lines, and stores of
     tiles bypass the cache. The loop prefetches from the address `ahead`, in the piece's steps.
     """
-    run, steps = piece.run, piece.steps
+    out_of_line()
+    run, step, steps = piece.run, piece.step, piece.steps
     head = done = 0
-    if tiled:
+    if tiled and piece.lines * run >= TILE:
+        tile = LINE // run  # steps of a tile
         head = min(skew // run, steps)
-        rest = _steps_of(piece, head, steps)
-        fetched = ahead + head * piece.step
-        done = head + _write_tiles(stream, table, offset + head * run, fetched, rest)
+        done = steps - (steps - head) % tile
+        # A block is read once for each tile that shares its lines, so it must stay in the L1 cache.
+        block = (_TILES if abs(step) * tile * _TILES <= _NEAR else 1) * tile
+        tiles = _steps_of(piece, head, done)
+        _transpose_tiles(table, offset + head * run, ahead + head * step, tiles, block, stream)
     if head:
         _write_items(table, offset, _steps_of(piece, 0, head))
     if done < steps:

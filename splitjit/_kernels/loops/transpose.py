@@ -24,6 +24,8 @@ loop reads and writes whole cache lines on both sides:
 
 from __future__ import annotations
 
+from collections import namedtuple
+
 from splitjit._abi.calls import Arguments
 from splitjit._abi.kernels import LINE, PAGE
 from splitjit._abi.layout_record import WORD
@@ -31,17 +33,140 @@ from splitjit._kernels.compiling import jit
 from splitjit._kernels.ir.intrinsics import (
     allocate,
     fence,
+    out_of_line,
     prefetch,
     release,
     reserve,
     words_at,
 )
 from splitjit._kernels.ir.records import layout_at, part_at, read
-from splitjit._kernels.loops.bands import ROOM, STRIP, band_at, line_of_strip
 from splitjit._kernels.loops.runs import stream_runs
-from splitjit._kernels.loops.tiles import Piece, write_piece
+from splitjit._kernels.loops.tiles import Piece, has_tiles, write_piece
 
-_TABLES = 2 * STRIP * WORD  # the addresses of the lines of a strip, in the parts and in the buffer
+_STRIP = 1 << 7
+"""Source bytes of a strip per step; also the most lines of a strip."""
+_ROOM = 1 << 15
+"""Bytes of a piece, and of the buffer for one: a larger one would leave the L1 cache."""
+
+_BROAD_STRIP = 1 << 10  # bytes of a strip, if runs are a cache line or longer
+_TILED = 4  # in the cache, tiles of larger items are no faster than single items …
+_CONFLICT = 1 << 9  # … unless steps are a multiple of this apart, and so share few cache sets
+_TABLES = 2 * _STRIP * WORD  # the addresses of the lines of a strip, in the parts and in the buffer
+
+_Band = namedtuple("_Band", "first end lines width batch early again direct coincide tiled pieces")
+"""Neighbouring parts whose lines are adjacent in the source.
+
+first, end
+    The parts of the band are [first, end).
+lines
+    Lines of all parts of the band together.
+width
+    Lines of a strip; the last strip may have fewer.
+batch
+    Steps of a batch; the first and the last batch may have fewer.
+early
+    Steps by which the first batch is shorter, so that batches end where the parts' cache
+    lines end, if all lines start at the same offset within one.
+again
+    If the offsets differ, a piece also gathers the last `again` steps of the piece before
+    it, and each line is written up to its last full cache line.
+direct
+    Whether pieces are written straight to the parts, without gathering in the buffer.
+coincide
+    Whether all lines start at the same offset within a cache line.
+tiled
+    Whether pieces are written in tiles.
+pieces
+    The number of strips, times batches, times indices into the outer dims.
+"""
+
+
+# ---- bands -----------------------------------------------------------------------------------
+
+
+@jit
+def _end_of_band(layout, first):
+    """Return the end of the band that starts with part `first`."""
+    dims = layout.dims
+    part = part_at(layout, first)
+    for p in range(first + 1, layout.count):
+        end = part.source_offset + part.extents[dims - 2] * layout.source_strides[dims - 2]
+        after = part_at(layout, p)
+        if after.source_offset != end or after.run != part.run:
+            return p
+        for d in range(dims):
+            if d != dims - 2 and after.extents[d] != part.extents[d]:
+                return p
+        part = after
+    return layout.count
+
+
+@jit
+def _offset_from_line(call, layout, first, end):
+    """Return the offset within a cache line at which all lines of a band start, or -1."""
+    dims = layout.dims
+    offset = (call.target + part_at(layout, first).target_offset) % LINE
+    for p in range(first, end):
+        part = part_at(layout, p)
+        if (call.target + part.target_offset) % LINE != offset:
+            return -1
+        for d in range(dims - 1):
+            if part.extents[d] > 1 and part.target_strides[d] % LINE != 0:
+                return -1
+    return offset
+
+
+@jit
+def _band_at(call, layout, first, stage):
+    """Return the band that starts with part `first`.
+
+    `stage` is the address of the buffer, or 0 if stores do not bypass the cache.
+    """
+    out_of_line()
+    dims = layout.dims
+    end = _end_of_band(layout, first)
+    part, last = part_at(layout, first), part_at(layout, end - 1)
+    lines = (last.source_offset - part.source_offset) // layout.source_strides[dims - 2]
+    lines += last.extents[dims - 2]
+    run, steps = part.run, part.extents[dims - 1]
+    offset = _offset_from_line(call, layout, first, end)
+    coincide = offset >= 0 and offset % run == 0 and LINE % run == 0
+    step = layout.source_strides[dims - 1]
+    tiled = has_tiles(run, layout.source_strides[dims - 2], lines)
+    tiled = tiled and (stage != 0 or run <= _TILED or step % _CONFLICT == 0)
+    direct = stage == 0 or (coincide and tiled)
+    early = offset // run if coincide else 0
+    again = 0 if direct or coincide else -(-LINE // run)
+    width = min(max((_STRIP if run < LINE else _BROAD_STRIP) // run, 1), lines)
+    if direct and tiled:
+        width = min(_STRIP, lines)
+        batch = _ROOM // (width * run)
+    elif direct:  # the cache lines of all steps of a line must stay in the L1 cache
+        batch = _ROOM // 2 // min(abs(step), LINE)
+        width = min(max(_ROOM // (min(batch, steps) * run), width), min(_STRIP, lines))
+    else:
+        batch = _ROOM // (width * run) - again
+    whole = max(LINE // run, 1) if direct else LINE
+    if batch > whole:
+        batch -= batch % whole
+    outer = part.nbytes // (run * steps * part.extents[dims - 2])
+    pieces = outer * -(-lines // width) * -(-(steps + early) // batch)
+    return _Band(first, end, lines, width, batch, early, again, direct, coincide, tiled, pieces)
+
+
+@jit
+def _line_of_strip(layout, band, strip):
+    """Return the part, and the line of this part, at which a strip of a band starts."""
+    p, line = band.first, strip * band.width
+    part = part_at(layout, p)
+    while line >= part.extents[layout.dims - 2]:
+        line -= part.extents[layout.dims - 2]
+        p += 1
+        part = part_at(layout, p)
+    return p, line
+
+
+# ---- pieces ----------------------------------------------------------------------------------
 
 
 @jit
@@ -101,11 +226,11 @@ def _copy_pieces(call, layout, stage, targets, band, first, last, write):
     strips = -(-band.lines // band.width)
     batches = -(-(steps + band.early) // band.batch)
     pitch = (band.batch + band.again) * run
-    staged = targets + STRIP * WORD
+    staged = targets + _STRIP * WORD
     for k in range(band.width):
         words_at(staged)[k] = stage + k * pitch
     strip = first % strips
-    p, line = line_of_strip(layout, band, strip)
+    p, line = _line_of_strip(layout, band, strip)
     for piece in range(first, last):
         index = piece // strips // batches
         start = piece // strips % batches * band.batch - band.early
@@ -156,12 +281,12 @@ def copy_bands(task, tasks, arguments, stage, write):
     targets = reserve(_TABLES, LINE)
     total = p = 0
     while p < layout.count:
-        band = band_at(call, layout, p, stage)
+        band = _band_at(call, layout, p, stage)
         total += band.pieces
         p = band.end
     start = p = 0
     while p < layout.count:
-        band = band_at(call, layout, p, stage)
+        band = _band_at(call, layout, p, stage)
         first = min(max(total * task // tasks - start, 0), band.pieces)
         last = min(max(total * (task + 1) // tasks - start, 0), band.pieces)
         if first < last:
@@ -174,7 +299,7 @@ def copy_bands(task, tasks, arguments, stage, write):
 def transpose(task, tasks, arguments):
     """Copy the share of one task; `arguments` is the address of `Arguments`."""
     # On the heap, because stacks may have only 32 KB. If memory runs out, ordinary stores copy.
-    memory = allocate(ROOM + PAGE) if read(Arguments, arguments).stream else 0
+    memory = allocate(_ROOM + PAGE) if read(Arguments, arguments).stream else 0
     stage = memory + -memory % PAGE
     copy_bands(task, tasks, arguments, stage, write_piece)
     release(memory)
