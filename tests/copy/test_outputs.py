@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.lib.stride_tricks import as_strided
 
 from splitjit import SplitError, SplitTypeError, plan_split, split, split_into
-from tests.conftest import call_at
+from tests.conftest import call_at, routes
 from tests.copy.test_split import same_bits, strided
 
 
@@ -188,6 +188,7 @@ def bits(parts, masked):
 @pytest.mark.filterwarnings("ignore:Setting the:DeprecationWarning")
 @pytest.mark.parametrize("how", ["fresh", "out", "bind"])
 @pytest.mark.parametrize("changed", CHANGES)
+@pytest.mark.parametrize("route", routes("slices", "parallel"), indirect=True)
 def test_an_array_that_changes_at_any_line_of_the_call(changed, how, route):
     """Another thread or a finalizer changes it: the call has the values of one moment."""
     choose, *change = CHANGES[changed]
