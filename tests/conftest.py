@@ -227,10 +227,7 @@ def take(route, setattr):
 
 def long(*values, if_not=()):
     """Mark parameters as long, but for some of them."""
-    return [
-        value if value in if_not else pytest.param(value, marks=pytest.mark.long)
-        for value in values
-    ]
+    return [v if v in if_not else pytest.param(v, marks=pytest.mark.long) for v in values]
 
 
 def routes(*usual):

@@ -10,7 +10,7 @@ import pytest
 
 import splitjit
 from splitjit._api.split_plan import PLANS
-from tests.conftest import needs_kernels, new_pool, on_linux, send_down
+from tests.conftest import long, needs_kernels, new_pool, on_linux, send_down
 from tests.processes import python
 
 X = np.ones((512, 1024))  # 4 MB
@@ -66,7 +66,7 @@ def interrupt(call, n):
 
 
 @needs_kernels
-@pytest.mark.parametrize("route", ["slices", "serial", "parallel"])
+@pytest.mark.parametrize("route", ["slices", *long("serial"), "parallel"])
 @pytest.mark.parametrize("name", SPLITS)
 def test_no_interrupt_keeps_a_part(name, route, monkeypatch):
     send_down(route, monkeypatch)

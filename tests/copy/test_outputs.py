@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.lib.stride_tricks import as_strided
 
 from splitjit import SplitError, SplitTypeError, plan_split, split, split_into
-from tests.conftest import call_at, routes
+from tests.conftest import call_at, long, routes
 from tests.copy.test_split import same_bits, strided
 
 
@@ -55,7 +55,7 @@ def test_parts_that_start_anywhere_in_a_cache_line(route, sizes):
                     assert (whole[ends[p] :] == 0x5A).all()
 
 
-@pytest.mark.parametrize("how", ["out", pytest.param("bind", marks=pytest.mark.long)])
+@pytest.mark.parametrize("how", ["out", *long("bind")])
 @given(drawn=strided(), data=st.data())
 def test_parts_are_written_in_place_whatever_the_strides(how, route, drawn, data):
     x, sizes, axis = drawn

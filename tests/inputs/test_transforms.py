@@ -603,10 +603,7 @@ USUAL = ("lengths", "rest", "indices", "into", "Split", "SplitToSequence")
 
 @quiet
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name",
-    long(*READ_AT_RUN_TIME, if_not=USUAL),
-)
+@pytest.mark.parametrize("name", long(*READ_AT_RUN_TIME, if_not=USUAL))
 def test_compiled_for_numbers_in_a_tensor(name):
     """pytorch#122126: a graph is made without these numbers, and checks them when it runs."""
     if not hasattr(pytest.importorskip("torch.fx.experimental.symbolic_shapes"), "guard_or_false"):

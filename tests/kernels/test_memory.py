@@ -61,7 +61,7 @@ ctypes.string_at(address, 1)
 def test_parts_that_do_not_fit_are_refused_before_anything_is_touched():
     code = """
 import numpy as np, resource, splitjit
-splitjit.warmup()  # with the limit below, nothing could be imported or compiled
+splitjit.warmup(["f8"])  # with the limit below, nothing could be imported or compiled
 x = np.arange(1 << 22, dtype=np.float64)
 splitjit.split(x, num_splits=2)
 used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()

@@ -12,6 +12,7 @@ import pytest
 import splitjit
 from splitjit import numpy as ours
 from tests import processes
+from tests.conftest import long
 
 
 def outcome(function, *args, **kwargs):
@@ -518,7 +519,7 @@ for made in (compiled, *exported):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("more", ["", pytest.param(BY_DYNAMO, marks=pytest.mark.long)])
+@pytest.mark.parametrize("more", ["", *long(BY_DYNAMO)])
 def test_graphs_of_a_program_that_replaced_the_functions(torch, more, tmp_path):
     """A process of its own: torch keeps tables of its functions."""
     processes.run(tmp_path, GRAPHS + more)

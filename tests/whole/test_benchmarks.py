@@ -18,6 +18,7 @@ from benchmarks import (
 )
 from benchmarks.contenders import Case
 from benchmarks.harness import ROOT, Worker
+from tests.conftest import long
 
 pytestmark = pytest.mark.slow
 
@@ -66,14 +67,10 @@ LAST = {busy: "2.4 MB", in_program: "1.2 MB", landscape: "1", report: "small", t
 LAST[processes] = next(iter(processes.CASES))
 
 
-QUICK = [in_program, landscape, threads]
+TOOLS = long(*SMALLEST, if_not=[in_program, landscape, threads])
 
 
-@pytest.mark.parametrize(
-    "tool",
-    [pytest.param(tool, marks=[pytest.mark.long] * (tool not in QUICK)) for tool in SMALLEST],
-    ids=lambda tool: tool.__name__,
-)
+@pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: tool.__name__)
 def test_a_tool_prints_a_table(tool, monkeypatch, capsys):
     monkeypatch.setattr(harness, "WARM_SECONDS", 0.01)
     monkeypatch.setattr(sys, "argv", [tool.__name__, *SMALLEST[tool].split(), LAST[tool]])
