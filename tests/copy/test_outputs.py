@@ -35,6 +35,7 @@ COLLECTED_RUNS = [[4, 8, 12], [12, 4, 12], [12, 64, 16, 100], [24, 8, 24, 4]]
 @pytest.mark.parametrize(
     "sizes", [*([run] * n for run, n in EQUAL_RUNS), *LONG_RUNS, *COLLECTED_RUNS], ids=str
 )
+@pytest.mark.parametrize("route", routes("serial", "parallel-streamed"), indirect=True)
 def test_parts_that_start_anywhere_in_a_cache_line(route, sizes):
     """Rows without and with gaps, in few rows and in many."""
     rng = np.random.default_rng(0)

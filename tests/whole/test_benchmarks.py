@@ -25,9 +25,10 @@ pytestmark = pytest.mark.slow
 CASE = Case((20, 12), 1, (4,) * 3)
 OURS = {name for name in contenders.PREPARE if "splitjit" in name} - {"splitjit, unstack"}
 """Our contenders that split this case."""
+QUICK = ["splitjit", "splitjit, bind", "splitjit, cold", "splitjit, one thread"]
 
 
-@pytest.mark.parametrize("contender", sorted(OURS))
+@pytest.mark.parametrize("contender", long(*sorted(OURS), if_not=QUICK))
 def test_our_own_contenders_are_verified(contender):
     with Worker(contender) as worker:
         assert worker.ask("prepare", CASE, "out") is None
@@ -67,7 +68,7 @@ LAST = {busy: "2.4 MB", in_program: "1.2 MB", landscape: "1", report: "small", t
 LAST[processes] = next(iter(processes.CASES))
 
 
-TOOLS = long(*SMALLEST, if_not=[in_program, landscape, threads])
+TOOLS = long(*SMALLEST, if_not=[landscape, threads])
 
 
 @pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: tool.__name__)
