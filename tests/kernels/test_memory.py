@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from tests.conftest import ROUTES, needs_kernels
+from tests.conftest import ROUTES, long, needs_kernels, routes
 from tests.processes import CHILD, python, run
 
 COMPILED = ["compiled", "compiled-streamed"]
@@ -21,7 +21,7 @@ CASES = int(os.environ.get("SPLITJIT_MEMORY_CASES", "200"))
 @pytest.mark.parametrize(
     "route",
     [
-        *ROUTES,
+        *routes("slices", "serial", "parallel-streamed"),
         pytest.param("compiled", marks=needs_kernels),
         pytest.param("compiled-streamed", marks=[needs_kernels, pytest.mark.long]),
     ],
@@ -39,7 +39,7 @@ def test_nothing_outside_of_a_buffer_is_touched(route, tmp_path):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs mprotect")
-@pytest.mark.parametrize("flush_with_end", [False, True])
+@pytest.mark.parametrize("flush_with_end", [*long(False), True])
 def test_a_protected_page_ends_the_process(flush_with_end):
     code = f"""
 from tests.guarded import guarded

@@ -119,7 +119,7 @@ GROWTH = {
     "refusals that compiled code catches": (CAUGHT, """
     caught(125_000)""", 2000, 20),
 }  # fmt: skip
-MARKS = {"a million views": pytest.mark.long}
+MARKS = dict.fromkeys(["a million views", "lists of a million lengths"], pytest.mark.long)
 MARKS["refusals that compiled code catches"] = [pytest.mark.long, needs_kernels]
 
 

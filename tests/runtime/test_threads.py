@@ -460,6 +460,7 @@ def test_compiled_splits_obey_limits(first, tmp_path):
     run_helpers(tmp_path, code)
 
 
+@pytest.mark.long
 def test_compiled_splits_ask_no_helper_if_the_user_chose_numbas_threads(tmp_path):
     run_helpers(tmp_path, f"{COMPILED}assert not asks()", SPLITJIT_THREADS="numba")
 

@@ -68,10 +68,9 @@ LAST = {busy: "2.4 MB", in_program: "1.2 MB", landscape: "1", report: "small", t
 LAST[processes] = next(iter(processes.CASES))
 
 
-TOOLS = long(*SMALLEST, if_not=[landscape, threads])
-
-
-@pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: tool.__name__)
+@pytest.mark.parametrize(
+    "tool", long(*SMALLEST, if_not=[landscape, threads]), ids=lambda tool: tool.__name__
+)
 def test_a_tool_prints_a_table(tool, monkeypatch, capsys):
     monkeypatch.setattr(harness, "WARM_SECONDS", 0.01)
     monkeypatch.setattr(sys, "argv", [tool.__name__, *SMALLEST[tool].split(), LAST[tool]])
