@@ -738,8 +738,7 @@ assert sum(count > 0 for count in helped) > len(helped) // 2, helped
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="needs usleep")
-@pytest.mark.long
-@pytest.mark.parametrize("helpers", [1, 3])
+@pytest.mark.parametrize("helpers", [*long(1), 3])
 def test_helpers_that_are_late_at_each_step(helpers, tmp_path):
     code = f"SECONDS = {SECONDS}\n" + SLOW_LOOP + ANOTHER_TEAM + DELAYED + LATE
     run_helpers(tmp_path, code, cores=helpers + 1, timeout=100 + 20 * SECONDS)
