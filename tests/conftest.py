@@ -28,8 +28,12 @@ UNTRACKED = pytest.StashKey[set]()
 """The files of the checkout before the run that git neither tracks nor ignores."""
 
 
+SLOWEST = ("runtime", "njit", "kernels", "inputs", "copy")
+
+
 def pytest_collection_modifyitems(config, items):
-    """Leave out long tests, unless ``-m`` names them."""
+    """Leave out long tests, unless ``-m`` names them; begin with the folders of slow tests."""
+    items.sort(key=lambda item: item.path.parent.name not in SLOWEST)
     if "long" not in config.option.markexpr:
         config.hook.pytest_deselected(items=[i for i in items if i.get_closest_marker("long")])
         items[:] = [item for item in items if not item.get_closest_marker("long")]
@@ -50,7 +54,8 @@ def pytest_sessionstart(session):
         subprocess.run([sys.executable, "-m", "splitjit", "warmup"], capture_output=True)
 
 
-def pytest_collection_finish(session):
+@pytest.fixture(scope="module", autouse=True)
+def _few_objects():
     """Let a collection look only at what tests make: libraries would take it half a second."""
     gc.collect()
     gc.freeze()
@@ -220,9 +225,19 @@ def take(route, setattr):
         setattr(threads.TEAM.word(getattr(AT, name)), "value", value)
 
 
-@pytest.fixture(
-    params=[pytest.param(name, marks=[needs_kernels] * (name != "slices")) for name in ROUTES]
-)
+def long(*values, if_not=()):
+    """Mark parameters as long, but for some of them."""
+    return [v if v in if_not else pytest.param(v, marks=pytest.mark.long) for v in values]
+
+
+def routes(*usual):
+    """Return the names of all routes as parameters; those that are not usual are long."""
+    marks = {name: [needs_kernels] * (name != "slices") for name in ROUTES}
+    marks |= {name: [pytest.mark.long, *marks[name]] for name in ROUTES if name not in usual}
+    return [pytest.param(name, marks=marks[name]) for name in ROUTES]
+
+
+@pytest.fixture(params=routes(*ROUTES))
 def route(request, monkeypatch):
     """Run a test once per route, and make every split take that route."""
     send_down(request.param, monkeypatch)

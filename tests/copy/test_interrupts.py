@@ -10,7 +10,7 @@ import pytest
 
 import splitjit
 from splitjit._api.split_plan import PLANS
-from tests.conftest import needs_kernels, new_pool, on_linux, send_down
+from tests.conftest import long, needs_kernels, new_pool, on_linux, send_down
 from tests.processes import python
 
 X = np.ones((512, 1024))  # 4 MB
@@ -34,6 +34,7 @@ SPLITS = {
     "memoryview": lambda: splitjit.split(memoryview(X), num_splits=4, axis=1),
     "torch": split_tensor,
 }
+USUAL = ("rule", "middle", "new shape", "masked", "torch")
 
 
 def interrupt(call, n):
@@ -66,8 +67,8 @@ def interrupt(call, n):
 
 
 @needs_kernels
-@pytest.mark.parametrize("route", ["slices", "serial", "parallel"])
-@pytest.mark.parametrize("name", SPLITS)
+@pytest.mark.parametrize("route", ["slices", *long("serial"), "parallel"])
+@pytest.mark.parametrize("name", long(*SPLITS, if_not=USUAL))
 def test_no_interrupt_keeps_a_part(name, route, monkeypatch):
     send_down(route, monkeypatch)
     pool = new_pool(1 << 40, monkeypatch.setattr)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.lib.stride_tricks import as_strided
 
 from splitjit import SplitError, SplitTypeError, plan_split, split, split_into
-from tests.conftest import call_at
+from tests.conftest import call_at, long, routes
 from tests.copy.test_split import same_bits, strided
 
 
@@ -35,6 +35,7 @@ COLLECTED_RUNS = [[4, 8, 12], [12, 4, 12], [12, 64, 16, 100], [24, 8, 24, 4]]
 @pytest.mark.parametrize(
     "sizes", [*([run] * n for run, n in EQUAL_RUNS), *LONG_RUNS, *COLLECTED_RUNS], ids=str
 )
+@pytest.mark.parametrize("route", routes("serial", "parallel-streamed"), indirect=True)
 def test_parts_that_start_anywhere_in_a_cache_line(route, sizes):
     """Rows without and with gaps, in few rows and in many."""
     rng = np.random.default_rng(0)
@@ -55,7 +56,7 @@ def test_parts_that_start_anywhere_in_a_cache_line(route, sizes):
                     assert (whole[ends[p] :] == 0x5A).all()
 
 
-@pytest.mark.parametrize("how", ["out", pytest.param("bind", marks=pytest.mark.long)])
+@pytest.mark.parametrize("how", ["out", *long("bind")])
 @given(drawn=strided(), data=st.data())
 def test_parts_are_written_in_place_whatever_the_strides(how, route, drawn, data):
     x, sizes, axis = drawn
@@ -188,6 +189,7 @@ def bits(parts, masked):
 @pytest.mark.filterwarnings("ignore:Setting the:DeprecationWarning")
 @pytest.mark.parametrize("how", ["fresh", "out", "bind"])
 @pytest.mark.parametrize("changed", CHANGES)
+@pytest.mark.parametrize("route", routes("slices", "parallel"), indirect=True)
 def test_an_array_that_changes_at_any_line_of_the_call(changed, how, route):
     """Another thread or a finalizer changes it: the call has the values of one moment."""
     choose, *change = CHANGES[changed]

@@ -12,7 +12,7 @@ import splitjit
 from splitjit import SplitError, SplitTypeError, plan_split, split
 from splitjit._abi.kernels import INTERLEAVED
 from tests.cases import CASES, REFUSALS
-from tests.conftest import needs_kernels
+from tests.conftest import long, needs_kernels
 from tests.hostile import foreign
 
 RECORD = np.dtype([("a", ">i4"), ("b", "S3", (2,))], align=True)
@@ -89,9 +89,7 @@ def test_refusals_write_nothing(case):
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize(
-    "dtype",
-    [pytest.param(dtype, marks=[pytest.mark.long] * (dtype not in QUICK)) for dtype in DTYPES],
-    ids=lambda dtype: str(np.dtype(dtype)),
+    "dtype", long(*DTYPES, if_not=QUICK), ids=lambda dtype: str(np.dtype(dtype))
 )
 def test_dtypes_and_layouts(dtype, layout, route):
     rng = np.random.default_rng(0)
@@ -179,9 +177,7 @@ def test_interleaved_items(parts, item, route):
             assert not whole.any()  # memory around the parts is unchanged
 
 
-@pytest.mark.parametrize(
-    "item", [1, 3, 4, 16, *[pytest.param(n, marks=pytest.mark.long) for n in (2, 8, 12, 31)]]
-)
+@pytest.mark.parametrize("item", [1, 3, 4, 16, *long(2, 8, 12, 31)])
 def test_transposed_items(item, route):
     """Bands of one line to several strips, and of one step to several batches, with remainders."""
     rng = np.random.default_rng(item)

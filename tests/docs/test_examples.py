@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tests.conftest import ROOT
+from tests.conftest import ROOT, long
 from tests.processes import python
 
 EXAMPLES = ROOT / "examples"
@@ -34,7 +34,7 @@ SAYS = {
     "torch_module": (r"gradient of the weight \(96, 64\) equals that of torch\.split", ["torch"]),
 }
 
-LONG = ["inside_njit", "reference_evaluator"]
+LONG = ["dask_array", "data_loader", "inside_njit", "reference_evaluator"]
 
 
 def run(script, folder):
@@ -49,9 +49,7 @@ def run(script, folder):
     return result.stdout.splitlines()
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.long] * (name in LONG)) for name in SAYS]
-)
+@pytest.mark.parametrize("name", long(*SAYS, if_not=SAYS.keys() - LONG))
 def test_prints_what_it_checked(name, tmp_path):
     line, packages = SAYS[name]
     for package in packages:

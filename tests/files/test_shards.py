@@ -18,6 +18,7 @@ from splitjit._cli.main import main
 from splitjit.files import staging, tiles
 from splitjit.files.checkpoints.index import MANIFEST
 from splitjit.files.checkpoints.record import KEY
+from tests.conftest import long
 from tests.files.folders import TENSORS, assert_joined, change, contents, refused, save, shard
 from tests.files.test_checkpoints import forget, join_refused, load
 
@@ -284,8 +285,8 @@ def test_parts_of_parts(model, tmp_path):
     assert contents(tmp_path / "outer") == before
 
 
-@pytest.mark.parametrize("tile", [1, 64, 1 << 23])
-@pytest.mark.parametrize("count", [1, 2, 4, 8])
+@pytest.mark.parametrize("tile", [1, *long(64), 1 << 23])
+@pytest.mark.parametrize("count", [*long(1), 2, *long(4), 8])
 @pytest.mark.parametrize("axis", [0, 1])
 @pytest.mark.parametrize("lengths", ["16,4,2@2", "16,6@3,2@2", "16@2,2@1,4@4"])
 def test_key_heads_that_several_parts_share(tmp_path, monkeypatch, lengths, axis, count, tile):

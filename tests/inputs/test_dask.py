@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import splitjit
 from splitjit import SplitError, SplitTypeError, openvino, plan_split, split
 from tests.cases import CASES, OF_SIX, REFUSALS
-from tests.conftest import take
+from tests.conftest import long, take
 from tests.processes import python
 
 da = pytest.importorskip("dask.array")
@@ -31,7 +31,7 @@ def assert_parts(parts, x, plan):
         np.testing.assert_array_equal(result, x[index], strict=True)
 
 
-@pytest.mark.parametrize("chunk", [2, -1])
+@pytest.mark.parametrize("chunk", [2, *long(-1)])
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_rules(case, chunk):
     x = np.arange(math.prod(case.shape), dtype=np.int16).reshape(case.shape)

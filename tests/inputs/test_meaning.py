@@ -90,7 +90,7 @@ ARRAYS = {
 }
 DUCKS = {
     "duck": Duck,
-    "pint": lambda: np.arange(4.0) * needs("pint").UnitRegistry().m,
+    "pint": lambda: np.arange(4.0) * needs("pint").get_application_registry().m,
 }
 LABELLED = {
     "polars": lambda: needs("polars").Series([1.0, 2.0, 3.0, 4.0]),

@@ -6,6 +6,7 @@ import pytest
 import splitjit
 from splitjit import SplitError, SplitTypeError, plan_split, split, split_into
 from tests import processes
+from tests.conftest import long
 from tests.inputs.common import CALLS, RULES, expected, operators, rules
 
 
@@ -21,15 +22,10 @@ def same(parts, others):
     )
 
 
-@rules
-@pytest.mark.parametrize(
-    "call",
-    [
-        pytest.param(call, id=name, marks=[pytest.mark.long] * (name != "split"))
-        for name, call in CALLS.items()
-    ],
-)
-def test_transforms_of_jax(jax, call, rule):
+@pytest.mark.parametrize("name", long(*RULES, if_not=("lengths", "rest", "indices")))
+@pytest.mark.parametrize("call", long(*CALLS, if_not=("split",)))
+def test_transforms_of_jax(jax, call, name):
+    call, rule = CALLS[call], RULES[name]
     jitted = jax.jit(lambda x: call(x * 2, rule))
     for rows in (4, 7):  # shapes that change
         x = numbers(rows, 6)

@@ -286,7 +286,7 @@ def shrink(tensor):
 
 def inferred():
     with torch.inference_mode():
-        return torch.zeros(2**17)
+        return torch.zeros(2**15)
 
 
 CHANGES = {
@@ -294,7 +294,7 @@ CHANGES = {
     "another order": lambda x, a, b: (x, (b, a)),
     "one shorter": lambda x, a, b: (x, [a, b[:-1]]),
     "one resized": lambda x, a, b: (x, [a, b.resize_(10)]),
-    "one strided": lambda x, a, b: (x, [a, torch.zeros(2**18)[::2]]),
+    "one strided": lambda x, a, b: (x, [a, torch.zeros(2**16)[::2]]),
     "another dtype": lambda x, a, b: (x, [a, b.double()]),
     "a gradient": lambda x, a, b: (x, [a, b.requires_grad_()]),
     "of inference mode": lambda x, a, b: (x, [a, inferred()]),
@@ -304,7 +304,7 @@ CHANGES = {
     "a parameter": lambda x, a, b: (x, [a, torch.nn.Parameter(b, requires_grad=False)]),
     "an array": lambda x, a, b: (x, [a, b.numpy()]),
     "twice the same": lambda x, a, b: (x, [a, a]),
-    "a part of x": lambda x, a, b: (x, [a, x[2**17 :]]),
+    "a part of x": lambda x, a, b: (x, [a, x[2**15 :]]),
     "one too few": lambda x, a, b: (x, [a]),
     "none": lambda x, a, b: (x, []),
     "one sparse": lambda x, a, b: (x, [a, b.to_sparse()]),
@@ -330,13 +330,13 @@ def test_tensors_unlike_those_that_passed_are_checked(has_out, change, inferring
 
     def outcome(warm):
         splitjit.clear_caches()
-        x, a, b = torch.arange(2.0**18), torch.zeros(2**17), torch.zeros(2**17)
+        x, a, b = torch.arange(2.0**16), torch.zeros(2**15), torch.zeros(2**15)
         with torch.inference_mode(inferring):
-            for out in [[torch.zeros(2**17), torch.zeros(2**17)], [a, b], [a, b]] * warm:
-                split(x, 2**17, out=out if has_out else None)
+            for out in [[torch.zeros(2**15), torch.zeros(2**15)], [a, b], [a, b]] * warm:
+                split(x, 2**15, out=out if has_out else None)
         x, out = CHANGES[change](x, a.zero_(), b.zero_())
         try:
-            parts = split(x, 2**17, out=out if has_out else None)
+            parts = split(x, 2**15, out=out if has_out else None)
         except SplitError as error:
             return str(error), [bits(part.detach()) for part in out[:1]]
         return [(part.dtype, part.requires_grad, bits(part.detach())) for part in parts]

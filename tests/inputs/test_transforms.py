@@ -7,6 +7,7 @@ import splitjit
 from splitjit import SplitError, SplitTypeError, plan_split, split, split_into
 from splitjit._inputs.torch import tensors
 from tests import processes
+from tests.conftest import long
 from tests.inputs.common import CALLS, RULES, calls, expected, operators, rules, writes
 
 torch = pytest.importorskip("torch")
@@ -597,19 +598,12 @@ READ_AT_RUN_TIME = {
     "axis at indices": (lambda x, n: split(n.nonzero(), indices=[1, -1]), [[1, 0, 2, 3]], []),
 }  # fmt: skip
 """Splits by numbers that a compiled graph reads from a tensor: those that fit, and others."""
+USUAL = ("lengths", "rest", "indices", "into", "Split", "SplitToSequence")
 
 
 @quiet
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(
-            name, marks=[pytest.mark.long] * name.startswith(("axis", "Variadic", "views"))
-        )
-        for name in READ_AT_RUN_TIME
-    ],
-)
+@pytest.mark.parametrize("name", long(*READ_AT_RUN_TIME, if_not=USUAL))
 def test_compiled_for_numbers_in_a_tensor(name):
     """pytorch#122126: a graph is made without these numbers, and checks them when it runs."""
     if not hasattr(pytest.importorskip("torch.fx.experimental.symbolic_shapes"), "guard_or_false"):

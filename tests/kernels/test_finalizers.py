@@ -9,7 +9,7 @@ import pytest
 
 from splitjit import plan_split
 from splitjit._abi import structs
-from tests.conftest import needs_kernels
+from tests.conftest import long, needs_kernels
 from tests.processes import python
 
 pytestmark = [
@@ -111,10 +111,13 @@ FINALIZERS = {
 }
 
 
+SMALL, LARGE = [[(name, size) for name in FINALIZERS] for size in (64, 1 << 15)]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("size", [64, 1 << 15])
-@pytest.mark.parametrize("finalizer", FINALIZERS)
-def test_a_finalizer_inside_of_a_split(finalizer, size):
+@pytest.mark.parametrize("case", [*SMALL, *long(*LARGE, if_not=LARGE[1:4:2])], ids=str)
+def test_a_finalizer_inside_of_a_split(case):
+    finalizer, size = case
     if finalizer == "forks" and not hasattr(os, "fork"):
         pytest.skip("this system does not fork")
     calls = 600 if size == 64 else 100

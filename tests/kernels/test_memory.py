@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from tests.conftest import ROUTES, needs_kernels
+from tests.conftest import ROUTES, long, needs_kernels, routes
 from tests.processes import CHILD, python, run
 
 COMPILED = ["compiled", "compiled-streamed"]
@@ -21,7 +21,7 @@ CASES = int(os.environ.get("SPLITJIT_MEMORY_CASES", "200"))
 @pytest.mark.parametrize(
     "route",
     [
-        *ROUTES,
+        *routes("slices", "serial", "parallel-streamed"),
         pytest.param("compiled", marks=needs_kernels),
         pytest.param("compiled-streamed", marks=[needs_kernels, pytest.mark.long]),
     ],
@@ -39,7 +39,7 @@ def test_nothing_outside_of_a_buffer_is_touched(route, tmp_path):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs mprotect")
-@pytest.mark.parametrize("flush_with_end", [False, True])
+@pytest.mark.parametrize("flush_with_end", [*long(False), True])
 def test_a_protected_page_ends_the_process(flush_with_end):
     code = f"""
 from tests.guarded import guarded
@@ -61,7 +61,7 @@ ctypes.string_at(address, 1)
 def test_parts_that_do_not_fit_are_refused_before_anything_is_touched():
     code = """
 import numpy as np, resource, splitjit
-splitjit.warmup()  # with the limit below, nothing could be imported or compiled
+splitjit.warmup(["f8"])  # with the limit below, nothing could be imported or compiled
 x = np.arange(1 << 22, dtype=np.float64)
 splitjit.split(x, num_splits=2)
 used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()

@@ -18,7 +18,7 @@ from splitjit._abi.calls import SLOTS
 from splitjit._abi.kernels import KERNELS
 from splitjit._copy import buffers
 from tests.cases import RANDOM_CASES, random_cases
-from tests.conftest import needs_kernels
+from tests.conftest import long, needs_kernels
 from tests.guarded import split_compiled
 from tests.processes import python
 
@@ -54,11 +54,6 @@ def assert_same(parts, expected):
 
 
 X = np.arange(6 * 10, dtype=np.float64).reshape(6, 10)
-
-
-def long(*values):
-    """Mark parameters: each type of an argument is compiled anew, which takes two seconds."""
-    return [pytest.param(value, marks=pytest.mark.long) for value in values]
 
 
 @pytest.mark.slow

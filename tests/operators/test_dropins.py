@@ -12,6 +12,7 @@ import pytest
 import splitjit
 from splitjit import numpy as ours
 from tests import processes
+from tests.conftest import long
 
 
 def outcome(function, *args, **kwargs):
@@ -193,7 +194,7 @@ OBJECTS = {
     "array_of_jax": lambda: needs("jax").numpy.arange(6),
     "time": lambda: needs("astropy.time").Time(np.arange(6.0) + 60000, format="mjd"),
     "quantity": lambda: np.arange(6.0) * needs("astropy.units").m,
-    "measured": lambda: np.arange(6.0) * needs("pint").UnitRegistry().m,
+    "measured": lambda: np.arange(6.0) * needs("pint").get_application_registry().m,
     "sparse": lambda: needs("sparse").COO.from_numpy(np.arange(6)),
     "with_gradient": lambda: needs("torch").arange(6.0).requires_grad_(),
     "recarray": lambda: np.arange(6).view(np.recarray),
@@ -506,17 +507,22 @@ for name in splitjit.torch.__all__:
 graph = torch.fx.symbolic_trace(Splits())
 names = {node.target for node in graph.graph.nodes}
 assert names & {splitjit.torch.chunk, "chunk"}, names  # a method, if the trace finds it as one
+for made in (graph, torch.jit.trace(Splits(), x)):
+    assert torch.equal(made(x), wanted)
+"""
+BY_DYNAMO = """
 compiled = torch.compile(Splits(), backend="eager", fullgraph=True)
 exported = [torch.export.export(Splits(), (x,), strict=strict).module() for strict in (True, False)]
-for made in (graph, torch.jit.trace(Splits(), x), compiled, *exported):
+for made in (compiled, *exported):
     assert torch.equal(made(x), wanted)
 """
 
 
 @pytest.mark.slow
-def test_graphs_of_a_program_that_replaced_the_functions(torch, tmp_path):
+@pytest.mark.parametrize("more", ["", *long(BY_DYNAMO)])
+def test_graphs_of_a_program_that_replaced_the_functions(torch, more, tmp_path):
     """A process of its own: torch keeps tables of its functions."""
-    processes.run(tmp_path, GRAPHS)
+    processes.run(tmp_path, GRAPHS + more)
 
 
 # ---- planes of tensors ------------------------------------------------------------------

@@ -17,6 +17,7 @@ from splitjit import SplitError
 from splitjit._tensor_types import TENSOR_TYPES
 from splitjit.onnx import Split, SplitToSequence, Unknown
 from tests.cases import tensor_dtype
+from tests.conftest import long
 from tests.operators.common import check_equal
 
 onnx = pytest.importorskip("onnx")
@@ -30,6 +31,7 @@ OF_EACH_TYPE = settings(PEERS, max_examples=25)
 FLOATS = {"tensor(float16)", "tensor(float)", "tensor(double)"}
 BFLOAT16 = "tensor(bfloat16)"
 COMPLEX = {"tensor(complex64)", "tensor(complex128)"}
+REAL = [name for name in TENSOR_TYPES if name not in COMPLEX]
 QUICK = {"tensor(float)", "tensor(int64)", "tensor(string)", BFLOAT16}
 
 
@@ -188,14 +190,7 @@ def run_onnxruntime(model, x):
     return session.run(None, {"x": x})
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=[pytest.mark.long] * (name not in QUICK))
-        for name in TENSOR_TYPES
-        if name not in COMPLEX
-    ],
-)
+@pytest.mark.parametrize("name", long(*REAL, if_not=QUICK))
 @OF_EACH_TYPE
 @given(node=nodes())
 def test_onnxruntime(name, node):
@@ -234,11 +229,7 @@ def test_onnxruntime_refuses_the_same_lengths(op, opset, lengths, length):
 
 # If the input holds strings, OpenVINO returns the first chunk as every output. It has no complex
 # types.
-OPENVINO_TYPES = [
-    pytest.param(name, marks=[pytest.mark.long] * (name not in QUICK))
-    for name in TENSOR_TYPES
-    if name not in {*COMPLEX, "tensor(string)"}
-]
+OPENVINO_TYPES = long(*[name for name in REAL if name != "tensor(string)"], if_not=QUICK)
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from splitjit import SplitError
 from splitjit.openvino import Split, VariadicSplit
+from tests.conftest import long
 from tests.operators.common import check_equal, lists
 
 SIX = np.arange(6)
@@ -44,9 +45,7 @@ def test_variadic_no_lengths_fit_only_an_axis_of_length_0():
 # OpenVINO takes no arrays of bfloat16 or 4-bit types from Python. Its parts of strings are wrong,
 # see docs/conformance.md.
 NUMBERS = ["?", *INTEGERS, "f2", "f4", "f8"]
-numbers = pytest.mark.parametrize(
-    "dtype", [pytest.param(n, marks=[pytest.mark.long] * (n not in "i4 f4")) for n in NUMBERS]
-)
+numbers = pytest.mark.parametrize("dtype", long(*NUMBERS, if_not=("i4", "f4")))
 
 
 @st.composite

@@ -119,7 +119,8 @@ GROWTH = {
     "refusals that compiled code catches": (CAUGHT, """
     caught(125_000)""", 2000, 20),
 }  # fmt: skip
-MARKS = {"a million views": pytest.mark.long, "refusals that compiled code catches": needs_kernels}
+MARKS = dict.fromkeys(["a million views", "lists of a million lengths"], pytest.mark.long)
+MARKS["refusals that compiled code catches"] = [pytest.mark.long, needs_kernels]
 
 
 @on_linux

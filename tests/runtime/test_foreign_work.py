@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from tests.conftest import needs_fork, needs_signals
+from tests.conftest import long, needs_fork, needs_signals
 from tests.processes import CHILD, HANDLER, ON_IMPORT, SPLIT, YAML, run
 
 REPEATS = int(os.environ.get("SPLITJIT_REPEATS", "1"))
@@ -137,7 +137,7 @@ numba.njit(lambda: check())()
 @pytest.mark.parametrize(
     "situation",
     [
-        pytest.param(FOREIGN + FORKS, id="forks", marks=needs_fork),
+        pytest.param(FOREIGN + FORKS, id="forks", marks=[needs_fork, pytest.mark.long]),
         pytest.param(FOREIGN + THREADS, id="threads"),
         pytest.param(SIGNALS, id="signals", marks=[needs_signals, pytest.mark.long]),
     ],
@@ -160,7 +160,7 @@ def test_nobody_waits(during, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", ["", "import ctypes.util, llvmlite.binding"])
+@pytest.mark.parametrize("first", ["", *long("import ctypes.util, llvmlite.binding")])
 def test_half_made_modules(first, tmp_path):
     run(tmp_path, SPLIT + ON_IMPORT + NESTED.replace("FIRST", first))
 

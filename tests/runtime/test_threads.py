@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from tests.conftest import needs_kernels, needs_signals, on_linux
+from tests.conftest import long, needs_kernels, needs_signals, on_linux
 from tests.processes import CHILD, HANDLER, MANY_CORES, SPLIT, TWO_CORES, run
 
 SECONDS = float(os.environ.get("SPLITJIT_SECONDS", "0.15"))
@@ -452,15 +452,16 @@ LIMITED = {
 }
 
 
-@pytest.mark.parametrize("limit", LIMITED)
-def test_compiled_splits_obey_limits(limit, tmp_path):
-    """Before the first split, and after it."""
-    narrow, widen = LIMITED[limit]
-    again = f"assert asks()\n{narrow}\nassert not asks()\n"
-    code = f"{narrow}\nassert not asks()\n{widen}\n{again}{widen}\nassert asks()"
-    run_helpers(tmp_path, f"kept = make_cores()\n{COMPILED}\n{code}")
+@pytest.mark.parametrize("first", long(*LIMITED, if_not=("one_thread",)))
+def test_compiled_splits_obey_limits(first, tmp_path):
+    """One limit before the first split, and all limits after it."""
+    code = f"kept = make_cores()\n{COMPILED}"
+    for narrow, widen in (LIMITED[first], *LIMITED.values()):
+        code += f"{narrow}\nassert not asks()\n{widen}\nassert asks()\n"
+    run_helpers(tmp_path, code)
 
 
+@pytest.mark.long
 def test_compiled_splits_ask_no_helper_if_the_user_chose_numbas_threads(tmp_path):
     run_helpers(tmp_path, f"{COMPILED}assert not asks()", SPLITJIT_THREADS="numba")
 
@@ -569,7 +570,7 @@ signal.pthread_sigmask(signal.SIG_BLOCK, awaited)  # before NumPy starts threads
     run(tmp_path, code, NUMBA_NUM_THREADS="4")
 
 
-@pytest.mark.parametrize("during", ["", "time.sleep(0.001)", "check()", "sys.exit()"])
+@pytest.mark.parametrize("during", ["", *long("time.sleep(0.001)", "check()"), "sys.exit()"])
 def test_the_end_of_a_process_waits_for_no_helper(during, tmp_path):
     code = f"""
 def work():
@@ -738,7 +739,7 @@ assert sum(count > 0 for count in helped) > len(helped) // 2, helped
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="needs usleep")
-@pytest.mark.parametrize("helpers", [pytest.param(1, marks=pytest.mark.long), 3])
+@pytest.mark.parametrize("helpers", [*long(1), 3])
 def test_helpers_that_are_late_at_each_step(helpers, tmp_path):
     code = f"SECONDS = {SECONDS}\n" + SLOW_LOOP + ANOTHER_TEAM + DELAYED + LATE
     run_helpers(tmp_path, code, cores=helpers + 1, timeout=100 + 20 * SECONDS)

@@ -18,15 +18,17 @@ from benchmarks import (
 )
 from benchmarks.contenders import Case
 from benchmarks.harness import ROOT, Worker
+from tests.conftest import long
 
 pytestmark = pytest.mark.slow
 
 CASE = Case((20, 12), 1, (4,) * 3)
 OURS = {name for name in contenders.PREPARE if "splitjit" in name} - {"splitjit, unstack"}
 """Our contenders that split this case."""
+QUICK = ["splitjit", "splitjit, bind", "splitjit, cold", "splitjit, one thread"]
 
 
-@pytest.mark.parametrize("contender", sorted(OURS))
+@pytest.mark.parametrize("contender", long(*sorted(OURS), if_not=QUICK))
 def test_our_own_contenders_are_verified(contender):
     with Worker(contender) as worker:
         assert worker.ask("prepare", CASE, "out") is None
@@ -66,13 +68,8 @@ LAST = {busy: "2.4 MB", in_program: "1.2 MB", landscape: "1", report: "small", t
 LAST[processes] = next(iter(processes.CASES))
 
 
-QUICK = [in_program, landscape, threads]
-
-
 @pytest.mark.parametrize(
-    "tool",
-    [pytest.param(tool, marks=[pytest.mark.long] * (tool not in QUICK)) for tool in SMALLEST],
-    ids=lambda tool: tool.__name__,
+    "tool", long(*SMALLEST, if_not=[landscape, threads]), ids=lambda tool: tool.__name__
 )
 def test_a_tool_prints_a_table(tool, monkeypatch, capsys):
     monkeypatch.setattr(harness, "WARM_SECONDS", 0.01)

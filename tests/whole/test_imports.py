@@ -4,6 +4,7 @@ All imports count: also those inside functions, and those for type checkers only
 """
 
 import ast
+import functools
 import graphlib
 import re
 from pathlib import Path
@@ -32,6 +33,7 @@ def modules_of(folder):
     return files
 
 
+@functools.cache
 def tree_of(path):
     return ast.parse(path.read_text(encoding="utf-8"))
 

@@ -13,7 +13,7 @@ import numpy as np
 import splitjit
 from splitjit._runtime.threads import TEAM
 
-splitjit.warmup()
+splitjit.warmup(["f4"])
 entered = []
 
 def note(frame, event, argument):

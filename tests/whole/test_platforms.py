@@ -10,7 +10,7 @@ import pytest
 
 from splitjit import openvino, plan_split, split
 from splitjit.onnx import Split, SplitToSequence
-from tests.conftest import ROOT, ROUTES, send_down
+from tests.conftest import ROOT, ROUTES, long, send_down
 from tests.copy.test_split import LAYOUTS, assert_parts, random_array, same_bits
 from tests.processes import python
 
@@ -21,10 +21,7 @@ SETTINGS = {
 }
 
 
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=[pytest.mark.long] * (name != "no compiler")) for name in SETTINGS],
-)
+@pytest.mark.parametrize("name", long(*SETTINGS, if_not=("no compiler",)))
 @pytest.mark.slow
 def test_splits(name):
     settings = {f"NUMBA_{key}": value for key, value in SETTINGS[name].items()}
