@@ -1,13 +1,76 @@
-"""The records that Python, kernels, users' compiled code and threads share.
+"""Calls between Python and compiled code: the records that they pass, and how Python makes them.
 
-Each field is one machine integer. Compiled code reads the words in memory, one after another.
+Each field of a record is one machine integer. Compiled code reads the words in memory, one after
+another. Numbers are bytes unless a comment says otherwise.
 """
 
 from __future__ import annotations
 
+import ctypes
+import functools
 from collections import namedtuple
+from collections.abc import Sequence
+from typing import Any
 
 from splitjit._plan.rules import FAULTS
+
+# ---- the layout record: what a loop has to do ------------------------------------------------
+#
+# `splitjit._kernels.core.layouter` writes it, for Python and for users' compiled code.
+# `splitjit._kernels.core.entry` writes only the targets of outputs, and
+# `splitjit._kernels.ir.records` reads it. It is an array of 8-byte words:
+#
+#     word  0              dims     number of dims, the same for all parts
+#           1              count    number of non-empty parts
+#           2              runs     runs of each part if all have equally many, else 0
+#           3              loop     the index of the loop in `splitjit._abi.kernels.LOOPS`
+#           4              stream   1 if stores of full cache lines bypass the cache, else 0
+#           5 …            the source strides, one for each dim, outermost dim first
+#           5 + dims …     one row for each part:
+#                              source_offset     where the part starts in the source
+#                              target_offset     where the part starts in the target
+#                              run               bytes of a run
+#                              nbytes            bytes of the part
+#                              the extents of the part, one for each dim
+#                              the target strides of the part, one for each dim
+#
+# Each part is a loop nest over `extents` around runs of bytes that are contiguous on both
+# sides. Byte b of a part is byte b % run of its run b // run:
+#
+#     for i in range(extents[0]): for j in range(extents[1]): …
+#         copy run bytes  from  source + source_offset + i * source_strides[0] + …
+#                         to    target + target_offset + i * target_strides[0] + …
+
+WORD = 8
+
+MOST = (1 << 63) - 1
+"""The largest number in a word."""
+
+Header = namedtuple("Header", "dims count runs loop stream")
+Row = namedtuple("Row", "source_offset target_offset run nbytes")
+HEADER, ROW = Header(*range(5)), Row(*range(4))
+"""The index of each word: before the source strides, and in a row before its extents."""
+
+
+def most_words(rank: int, count: int) -> int:
+    """Return the most words of the layout record for arrays of a rank, split into `count` parts."""
+    dims = rank + 1  # the transpose loop needs two dims, even for an array of rank 1
+    return len(HEADER) + dims + count * (len(ROW) + 2 * dims)
+
+
+MAX_RANK = 64
+"""The largest number of dims that NumPy allows."""
+
+ALIGNMENT = 64
+"""Alignment of each part in a block, in bytes: a cache line, and the widest vector."""
+
+
+def aligned(nbytes: Any) -> Any:
+    """Round a length up to a multiple of `ALIGNMENT`: the bytes that a part takes in a block."""
+    return -(-nbytes // ALIGNMENT) * ALIGNMENT
+
+
+# ---- other records -----------------------------------------------------------------------------
 
 Arguments = namedtuple("Arguments", "stream target source layout")
 """The arguments of a copy loop.
@@ -207,3 +270,101 @@ CHUNKS_PER_THREAD = 16
 longer between steps of torch or BLAS."""
 MOST_HELPERS = 31
 """Memory is at its limit with fewer threads on most machines."""
+
+
+# ---- calls from Python -------------------------------------------------------------------------
+#
+# A builtin function made from a compiled one costs as little as `len` to call, and much less than a
+# `ctypes` wrapper.
+#
+# Functions of `ctypes` get values of `ctypes`, and do not declare the types of their arguments:
+# near the limit of recursion, the conversion of other values raises an `ArgumentError`.
+
+_METHODS: dict[tuple[str, int, int], Any] = {}
+"""The C struct ``PyMethodDef`` of each function: four words, for its name, address, flags and
+docstring. Python reads it in every call, so it must never be freed, not even if a thread or a
+signal handler makes the same function while it is being made."""
+
+
+def function_of(name: str, address: int, flags: int) -> Any:
+    """Return what Python code uses of a C function.
+
+    Its address, or a function that makes the builtin function for a given record. The record is the
+    first argument of every call, and the builtin function keeps it alive.
+
+    Parameters
+    ----------
+    name : str
+    address : int
+        The address of the C function. If Python calls it, it returns a new reference, or 0 with an
+        error set.
+    flags : int
+        How it is called; see `splitjit._abi.kernels.KERNELS`.
+    """
+    if not flags:
+        return address
+    words = (ctypes.c_char_p * 4)(name.encode())  # which keeps the name alive
+    words_of_ints = (ctypes.c_int64 * 4).from_buffer(words)
+    words_of_ints[1], words_of_ints[2] = address, flags
+    method = _METHODS.setdefault((name, address, flags), words)
+    new, place = _new_function(), ctypes.c_void_p(ctypes.addressof(method))
+    return lambda record: new(place, ctypes.py_object(record), None)
+
+
+_WITH_GIL, _WITHOUT_GIL = ctypes.PYFUNCTYPE(ctypes.c_int64), ctypes.CFUNCTYPE(ctypes.c_int64)
+
+
+def call(address: int, record: Sequence[int]) -> int:
+    """Call a compiled function with the address of a record's words."""
+    return _call(_WITH_GIL, address, (), record)
+
+
+def call_without_gil(address: int, numbers: Sequence[int], record: Sequence[int]) -> None:
+    """Call a compiled function with some numbers, and the address of a record's words."""
+    _call(_WITHOUT_GIL, address, numbers, record)
+
+
+def _call(kind: Any, address: int, numbers: Sequence[int], record: Sequence[int]) -> int:
+    words = (ctypes.c_int64 * len(record))(*record)
+    result: int = kind(address)(*map(ctypes.c_int64, (*numbers, ctypes.addressof(words))))
+    return result
+
+
+@functools.cache
+def _new_function() -> Any:
+    """Return Python's C function that makes builtin functions. Ours belong to no module."""
+    return ctypes.PYFUNCTYPE(ctypes.py_object)(("PyCFunction_NewEx", ctypes.pythonapi))
+
+
+def keep_forever(owner: Any) -> Any:
+    """Keep an object until the process ends: a finalizer may call `split` very late."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(owner))
+    return owner
+
+
+PYTHON_FUNCTIONS = (
+    "PyCapsule_GetPointer",
+    "PyCapsule_New",
+    "PyErr_Clear",
+    "PyErr_SetObject",
+    "PyEval_RestoreThread",
+    "PyEval_SaveThread",
+    "PyList_New",
+    "PyList_SetItem",
+    "PyLong_AsSsize_t",
+    "PyLong_FromSsize_t",
+    "PyThread_acquire_lock",
+    "PyThread_allocate_lock",
+    "PyThread_release_lock",
+    "PyThread_start_new_thread",
+    "Py_DecRef",
+    "Py_IncRef",
+)
+"""The CPython functions that kernels call."""
+
+
+@functools.cache
+def python_functions() -> dict[str, int]:
+    """Return the addresses of the CPython functions that kernels call."""
+    found = {name: getattr(ctypes.pythonapi, name) for name in PYTHON_FUNCTIONS}
+    return {name: ctypes.cast(at, ctypes.c_void_p).value or 0 for name, at in found.items()}

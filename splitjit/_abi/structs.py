@@ -21,7 +21,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from splitjit._abi.layout_record import WORD
+from splitjit._abi.calls import WORD
 
 # Word offsets in Python lists and NumPy arrays on 64-bit CPython, from the C structs
 # `PyListObject` and `PyArrayObject_fields`.

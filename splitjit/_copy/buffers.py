@@ -21,9 +21,7 @@ from numpy.lib.array_utils import byte_bounds
 from numpy.typing import DTypeLike
 
 from splitjit._abi import structs
-from splitjit._abi.builtins import keep_forever
-from splitjit._abi.calls import BLOCKS, SLOTS, Expected
-from splitjit._abi.layout_record import ALIGNMENT, aligned
+from splitjit._abi.calls import ALIGNMENT, BLOCKS, SLOTS, Expected, aligned, keep_forever
 from splitjit._abi.structs import NEW_FROM_DESCR, SET_BASE_OBJECT
 from splitjit._abi.thresholds import THRESHOLDS
 from splitjit._inputs.arrays import as_dtype

@@ -22,10 +22,17 @@ from typing import Any
 
 import numpy as np
 
-from splitjit._abi.builtins import call
-from splitjit._abi.calls import EXPECTED, Expected, LayoutRequest
+from splitjit._abi.calls import (
+    ALIGNMENT,
+    EXPECTED,
+    HEADER,
+    WORD,
+    Expected,
+    LayoutRequest,
+    call,
+    most_words,
+)
 from splitjit._abi.kernels import JOIN_LOOPS, LOOPS
-from splitjit._abi.layout_record import ALIGNMENT, HEADER, WORD, most_words
 from splitjit._abi.structs import C_CONTIGUOUS, WRITEABLE
 from splitjit._abi.thresholds import THRESHOLDS
 from splitjit._copy import buffers, slices
@@ -43,7 +50,7 @@ class CopyLayout:
     Attributes
     ----------
     record : ndarray of int64
-        The layout record, see `splitjit._abi.layout_record`, which the layouter wrote.
+        The layout record, see `splitjit._abi.calls`, which the layouter wrote.
     address : int
         The address of the record, valid while this object exists.
     loop : str

@@ -7,9 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from splitjit._abi.builtins import call
-from splitjit._abi.calls import LayoutRequest
-from splitjit._abi.layout_record import WORD
+from splitjit._abi.calls import WORD, LayoutRequest, call
 from splitjit._copy.buffers import span, words_of
 from splitjit._inputs.arrays import carries_meaning, do_ranges_meet
 from splitjit._plan.arguments import Shape

@@ -10,16 +10,20 @@ from __future__ import annotations
 from splitjit._abi.calls import (
     AT,
     CALL,
+    MOST,
     OUTS_FAULT,
+    ROW,
     RULE_FAULT,
     SPACING,
+    WORD,
     Arguments,
     Call,
     Functions,
+    Header,
     LayoutRequest,
+    most_words,
 )
 from splitjit._abi.kernels import LINE
-from splitjit._abi.layout_record import MOST, ROW, WORD, Header, most_words
 from splitjit._abi.structs import ACQUIRE, ALLOCATE, GET_DATA, MANAGE_MEMORY, NUMBA
 from splitjit._abi.thresholds import LARGE
 from splitjit._kernels.compiling import jit, jit_all

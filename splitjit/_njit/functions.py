@@ -16,10 +16,8 @@ import numba
 from numba.core.errors import TypingError
 from numba.core.runtime import _nrt_python
 
-from splitjit._abi.builtins import keep_forever
-from splitjit._abi.calls import FUNCTIONS_AT, Functions
+from splitjit._abi.calls import FUNCTIONS_AT, WORD, Functions, keep_forever
 from splitjit._abi.kernels import KERNELS
-from splitjit._abi.layout_record import WORD
 from splitjit._abi.structs import ACQUIRE, ALLOCATE, GET_DATA, MANAGE_MEMORY, RELEASE, WORKS_WITH
 from splitjit._abi.thresholds import THRESHOLDS
 from splitjit._copy.buffers import POOL

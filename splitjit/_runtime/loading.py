@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from splitjit._abi import structs
-from splitjit._abi.builtins import function_of, keep_forever, python_functions
+from splitjit._abi.calls import function_of, keep_forever, python_functions
 from splitjit._abi.kernels import KERNELS, LOOPS
 from splitjit._abi.structs import WORKS_WITH
 from splitjit._abi.thresholds import THRESHOLDS

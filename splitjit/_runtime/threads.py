@@ -23,8 +23,7 @@ from time import perf_counter
 
 import numpy as np
 
-from splitjit._abi.builtins import call_without_gil, keep_forever
-from splitjit._abi.calls import AT, MOST_HELPERS, SPACING
+from splitjit._abi.calls import AT, MOST_HELPERS, SPACING, call_without_gil, keep_forever
 from splitjit._abi.structs import READS_ARRAYS
 from splitjit._abi.thresholds import THRESHOLDS
 from splitjit._runtime.loading import NATIVE

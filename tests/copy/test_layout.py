@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from splitjit import plan_split
-from splitjit._abi.layout_record import HEADER, ROW
+from splitjit._abi.calls import HEADER, ROW
 from splitjit._abi.thresholds import THRESHOLDS
 from splitjit._copy.how import lay_out
 from tests.conftest import needs_kernels

@@ -10,7 +10,7 @@ import types
 import numba
 import pytest
 
-from splitjit._abi.builtins import PYTHON_FUNCTIONS
+from splitjit._abi.calls import PYTHON_FUNCTIONS
 from splitjit._abi.kernels import KERNELS
 from splitjit._runtime import kernel_files
 from tests.conftest import needs_kernels

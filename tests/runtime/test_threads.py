@@ -16,7 +16,7 @@ pytestmark = needs_kernels
 # a wrong number if the job has other chunks. Its `Arguments`: microseconds, counts, chunks, and a
 # slow chunk with its microseconds.
 SLOW_LOOP = """
-from splitjit._abi.builtins import call_without_gil
+from splitjit._abi.calls import call_without_gil
 LOOP, loop = assembled("loop", '''
 declare i32 @usleep(i32)
 define void @loop(i64 %chunk, i64 %chunks, i64 %arguments) {

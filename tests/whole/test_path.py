@@ -3,7 +3,7 @@
 from tests.conftest import needs_kernels
 from tests.processes import TWO_CORES, python
 
-MOST = (8, 31), (3, 3)
+MOST = (7, 31), (3, 3)
 """The most modules of splitjit that a first call enters, and its changes of module; then the most
 of a later call."""
 

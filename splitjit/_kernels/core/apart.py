@@ -16,8 +16,7 @@ item is read.
 
 from __future__ import annotations
 
-from splitjit._abi.calls import LayoutRequest
-from splitjit._abi.layout_record import MOST, WORD
+from splitjit._abi.calls import MOST, WORD, LayoutRequest
 from splitjit._kernels.compiling import jit
 from splitjit._kernels.ir.intrinsics import out_of_line, words_at
 from splitjit._kernels.ir.records import read

@@ -15,9 +15,8 @@ import sys
 
 from numba import types
 
-from splitjit._abi.calls import BLOCKS, SLOTS, Expected
+from splitjit._abi.calls import BLOCKS, SLOTS, WORD, Expected
 from splitjit._abi.kernels import LINE
-from splitjit._abi.layout_record import WORD
 from splitjit._abi.structs import ARRAY
 from splitjit._kernels.compiling import jit
 from splitjit._kernels.core import c_api

@@ -10,8 +10,8 @@ import sys
 
 from numba import types
 
+from splitjit._abi.calls import MOST, WORD
 from splitjit._abi.kernels import LINE
-from splitjit._abi.layout_record import MOST, WORD
 from splitjit._abi.structs import ALIGNED, C_CONTIGUOUS, INT_MASK, WRITEABLE
 from splitjit._kernels.compiling import jit
 from splitjit._kernels.ir.intrinsics import call, reserve, words_at

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import namedtuple
 
-from splitjit._abi.layout_record import WORD
+from splitjit._abi.calls import WORD
 from splitjit._kernels.compiling import jit
 from splitjit._kernels.ir.intrinsics import out_of_line, words_at
 

@@ -8,9 +8,8 @@ words of `Expected`, which keeps everything that they point to alive.
 
 from __future__ import annotations
 
-from splitjit._abi.calls import Arguments, Expected
+from splitjit._abi.calls import MAX_RANK, ROW, WORD, Arguments, Expected, most_words
 from splitjit._abi.kernels import LINE
-from splitjit._abi.layout_record import MAX_RANK, ROW, WORD, most_words
 from splitjit._abi.structs import (
     ARRAY,
     INT_MASK,

@@ -40,9 +40,8 @@ from __future__ import annotations
 
 from collections import namedtuple
 
-from splitjit._abi.calls import LayoutRequest
+from splitjit._abi.calls import HEADER, MAX_RANK, MOST, ROW, WORD, LayoutRequest, aligned
 from splitjit._abi.kernels import INTERLEAVED, LINE, LOOPS, TILE
-from splitjit._abi.layout_record import HEADER, MAX_RANK, MOST, ROW, WORD, aligned
 from splitjit._abi.thresholds import LONG_RUN
 from splitjit._kernels.compiling import jit
 from splitjit._kernels.core.dims import RUN_DIM, copy_of, extent_of_dim, merge, target_stride

@@ -12,8 +12,8 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from splitjit._abi.calls import WORD
 from splitjit._abi.kernels import LINE
-from splitjit._abi.layout_record import WORD
 from splitjit._kernels.ir.llvm import (
     BYTE,
     INT32,

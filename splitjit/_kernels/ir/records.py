@@ -7,7 +7,7 @@ from collections import namedtuple
 from numba import types
 from numba.extending import intrinsic
 
-from splitjit._abi.layout_record import HEADER, ROW, WORD, Header, Row
+from splitjit._abi.calls import HEADER, ROW, WORD, Header, Row
 from splitjit._kernels.compiling import jit
 from splitjit._kernels.ir.intrinsics import words_at
 from splitjit._kernels.ir.llvm import pointer_to

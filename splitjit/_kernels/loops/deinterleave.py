@@ -19,9 +19,8 @@ from __future__ import annotations
 from llvmlite import ir
 from numba.core import cgutils
 
-from splitjit._abi.calls import Arguments
+from splitjit._abi.calls import ROW, WORD, Arguments
 from splitjit._abi.kernels import INTERLEAVED, LINE
-from splitjit._abi.layout_record import ROW, WORD
 from splitjit._kernels.compiling import jit
 from splitjit._kernels.ir.intrinsics import fence
 from splitjit._kernels.ir.llvm import (

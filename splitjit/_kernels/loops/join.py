@@ -10,9 +10,8 @@ from __future__ import annotations
 from llvmlite import ir
 from numba.core import cgutils
 
-from splitjit._abi.calls import Arguments
+from splitjit._abi.calls import ROW, WORD, Arguments
 from splitjit._abi.kernels import LINE, PAGE
-from splitjit._abi.layout_record import ROW, WORD
 from splitjit._kernels.compiling import jit
 from splitjit._kernels.ir.intrinsics import (
     copy_bytes,

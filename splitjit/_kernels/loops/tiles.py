@@ -13,8 +13,8 @@ from collections import namedtuple
 from llvmlite import ir
 from numba.core import cgutils
 
+from splitjit._abi.calls import WORD
 from splitjit._abi.kernels import LINE, TILE
-from splitjit._abi.layout_record import WORD
 from splitjit._kernels.compiling import jit
 from splitjit._kernels.ir.intrinsics import out_of_line, words_at
 from splitjit._kernels.ir.llvm import (

@@ -26,9 +26,8 @@ from __future__ import annotations
 
 from collections import namedtuple
 
-from splitjit._abi.calls import Arguments
+from splitjit._abi.calls import WORD, Arguments
 from splitjit._abi.kernels import LINE, PAGE
-from splitjit._abi.layout_record import WORD
 from splitjit._kernels.compiling import jit
 from splitjit._kernels.ir.intrinsics import (
     allocate,
