@@ -34,8 +34,8 @@ SURVIVORS = 0.25
 
 MEMORY = "kernels/test_memory.py::test_nothing_outside_of_a_buffer_is_touched"
 CHUNKS = "runtime/test_threads.py::test_each_chunk_is_copied_once_by_the_caller_or_a_helper"
-KERNELS = "kernels/test_team.py copy/test_layout.py copy/test_split.py copy/test_outputs.py "
-KERNELS += f"kernels/test_entry.py copy/test_overlap.py {CHUNKS} {MEMORY}"
+KERNELS = "kernels/test_team.py copy/test_layout.py copy/test_split.py copy/test_join.py "
+KERNELS += f"copy/test_outputs.py kernels/test_entry.py copy/test_overlap.py {CHUNKS} {MEMORY}"
 TARGETS = {
     # files, relative to the package: their tests, the quickest first; the first pattern counts
     "_kernels/core/blocks.py": "njit/test_overloads.py",

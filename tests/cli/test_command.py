@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import splitjit
-from splitjit._cli import on_files, on_kernels, parser
+from splitjit._cli import on_files, on_kernels
 from splitjit._cli.main import main
 from splitjit.files import tiles
 from tests.conftest import needs_kernels
@@ -212,14 +212,6 @@ def test_refusals_are_one_line_and_write_nothing(x, cli, line, message):
     assert not re.search(r"(?<!--)num_|=\d|tp_plan|Errno|files:", err)
     assert out == ""
     assert names() == before
-
-
-def test_without_docstrings_help_is_short(cli, monkeypatch):
-    """As under ``python -OO``."""
-    for function in (*parser.COMMANDS.values(), parser._rule, parser._tensors, parser._output):
-        monkeypatch.setattr(function, "__doc__", None)
-    for line in ("--help", "split --help"):
-        assert "usage: python -m splitjit" in cli(line).out
 
 
 # ---- files of many tensors ------------------------------------------------------------

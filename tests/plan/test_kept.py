@@ -62,8 +62,7 @@ def test_a_plan_of_ten_million_parts_takes_the_memory_of_its_sizes(rule, monkeyp
 def test_lazy_attributes_are_those_of_a_plan_of_lengths(count, length):
     plan = plan_split((2, length, 3), axis=1, num_outputs=count)
     twin = SplitPlan((2, length, 3), 1, plan.sizes)
-    assert plan == twin
-    assert hash(plan) == hash(twin)
+    assert (plan, hash(plan)) == (twin, hash(twin))
     for name in ("sizes", "offsets", "output_shapes", "slices"):
         value = getattr(plan, name)
         assert type(value) is tuple
@@ -73,16 +72,6 @@ def test_lazy_attributes_are_those_of_a_plan_of_lengths(count, length):
     assert [s[1] for s in plan.slices] == [
         slice(o, o + n) for o, n in zip(plan.offsets, plan.sizes, strict=True)
     ]
-
-
-@pytest.mark.parametrize("lengths", [(1,) * 40, (*(1,) * 39, 0), tuple(range(40)), (2, 1) * 20])
-def test_plans_of_lengths_and_chunks_are_equal_if_their_sizes_are(lengths):
-    plan = plan_split((sum(lengths),), lengths)
-    assert plan.sizes == lengths
-    others = [plan_split((sum(lengths),), num_outputs=40), plan_split((sum(lengths),), 1)]
-    for other in others:
-        assert (plan == other) == (other.sizes == lengths)
-    assert plan != lengths
 
 
 CAUGHT = """
@@ -161,13 +150,6 @@ def test_all_plans_in_a_cache_have_few_parts_together(parts):
     assert _ROOM - max(parts, _LEAST_PARTS) < most <= _ROOM
 
 
-def test_equal_calls_share_a_plan_from_the_first_one_on():
-    x = np.arange(600.0).reshape(20, 30)
-    for _ in range(3):
-        assert [part.shape for part in splitjit.split(x, [10, 20], axis=1)] == [(20, 10), (20, 20)]
-        assert len(PLANS._plans) == 1
-
-
 def test_a_recipe_does_not_refer_to_its_plan():
     plan = SplitPlan((4, 600), 1, (300, 300))
     for _ in range(3):
@@ -205,10 +187,9 @@ def test_threads_share_the_cache():
 def test_clear_caches():
     plan = plan_split((4, 600), num_splits=2, axis=1)
     plan(np.zeros((4, 600))), plan(np.zeros((4, 600)))
-    assert PLANS._plans
-    assert plan._hows
+    assert len(PLANS._plans) == len(plan._hows) == 1
     splitjit.clear_caches()
-    assert (PLANS._plans, PLANS._parts, plan._hows, plan._how) == ({}, 0, {}, None)
-    assert plan._join is None
+    assert (PLANS._plans, PLANS._parts, plan._hows) == ({}, 0, {})
+    assert plan._how is plan._join is None
     assert plan_split((4, 600), num_splits=2, axis=1) is not plan
     assert [part.shape for part in plan(np.zeros((4, 600)))] == [(4, 300)] * 2

@@ -37,25 +37,6 @@ def test_our_own_contenders_are_verified(contender):
     assert worker.process.returncode
 
 
-def test_an_error_in_a_worker_reaches_the_parent(capfd):
-    with Worker("nobody") as worker, pytest.raises(RuntimeError, match="nobody ended"):
-        worker.ask("prepare", CASE, "out")
-    assert "KeyError: 'nobody'" in capfd.readouterr().err
-
-
-@pytest.mark.parametrize("kind", in_program.KINDS)
-def test_a_program_s_iteration_is_its_step_and_a_split(kind):
-    if kind == "tensors":
-        pytest.importorskip("torch")
-    for way in ("splitjit", "NumPy, slices", *in_program.KINDS[kind]):
-        contender = harness.Contender(way)
-        with contenders._ENTERED:
-            for program in contenders.PROGRAMS:
-                contender.prepare([(4, 6), 1, [2, 4]], "out", kind)
-                if means := contender.between(program, 0.01):
-                    assert 0 < means[1] < means[0]
-
-
 SMALLEST = {
     busy: "--situation quiet --outputs out --rounds 1 --seconds 0.02 --contender torch --size",
     in_program: "--program Python --kind arrays --outputs out --processes 1 --seconds 0.02 --size",
@@ -78,25 +59,9 @@ def test_a_tool_prints_a_table(tool, monkeypatch, capsys):
     assert re.search(r"^\| --", capsys.readouterr().out, re.M)
 
 
-def test_all_cases_split_the_whole_axis():
-    names = "cases busy in_program threads history layouts small njit"
-    lists = [(name,) for name in names.split()]
-    lists += [("report", name, "cases") for name in report.GROUPS]
-    lists += [(name, of) for name in ("processes", "gate") for of in contenders.CASES[name]]
-    for path in lists:
-        for name, case in contenders.cases(*path).items():
-            assert sum(case.sizes) == case.shape[case.axis], name
-
-
 # ---- gate -----------------------------------------------------------------------------
 
 KEY = ("splitjit, one thread", "6 into 3, fresh")
-
-
-@pytest.mark.parametrize(("count", "ranks"), [(5, (1, 5)), (9, (2, 8)), (15, (4, 12))])
-def test_an_interval_has_the_true_median_with_the_stated_confidence(count, ranks):
-    found = gate.interval([*range(count, 0, -1)])
-    assert found == (ranks[0], (count + 1) / 2, ranks[1])
 
 
 @pytest.mark.parametrize(
