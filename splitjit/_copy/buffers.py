@@ -32,7 +32,8 @@ from splitjit.errors import SplitError, pairs
 
 _BYTE = np.dtype(np.uint8)
 _NO_MEMORY = (
-    "splitjit: not enough memory for new arrays; out= writes to existing ones, such as memory maps"
+    "splitjit: not enough memory for the parts, or for an array of them; "
+    "out= writes to existing arrays, such as memory maps"
 )
 _DEFAULT_LIMIT = 1 << 28
 

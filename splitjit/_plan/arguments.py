@@ -234,7 +234,9 @@ def shape_of(shape: Sequence[SupportsIndex]) -> Shape:
     except SplitTypeError as error:
         kind: type = type(shape)
         if kind is int:
-            raise SplitTypeError.of(pairs(shape=shape), error.rule, f"pass ({shape},)") from None
+            raise SplitTypeError.of(
+                pairs(shape=shape), error.rule, f"pass ({shorten(shape)},)"
+            ) from None
         if not hasattr(kind, "shape"):
             raise
         received = f"shape of type {kind_of(shape)}"
