@@ -349,12 +349,6 @@ def test_gradients_flow_through_a_join(torch):
         splitjit.join([torch.ones(3, 4), x], out=torch.empty(6, 4))
 
 
-def test_a_join_compiles_in_torch(torch):
-    compiled = torch.compile(lambda a, b: splitjit.join([a, b], 1), backend="eager", fullgraph=True)
-    a, b = torch.rand(3, 4), torch.rand(3, 2)
-    assert torch.equal(compiled(a, b), torch.cat([a, b], 1))
-
-
 def test_tensors_that_do_not_fit_are_refused(torch):
     a = torch.zeros(3, 4)
     for call, message in (

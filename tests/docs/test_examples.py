@@ -34,7 +34,7 @@ SAYS = {
     "torch_module": (r"gradient of the weight \(96, 64\) equals that of torch\.split", ["torch"]),
 }
 
-LONG = ["dask_array", "data_loader", "inside_njit", "reference_evaluator"]
+LONG = ["dask_array", "data_loader", "inside_njit", "reference_evaluator", "torch_module"]
 
 
 def run(script, folder):

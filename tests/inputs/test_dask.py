@@ -270,6 +270,7 @@ def test_split_of_the_module_takes_what_split_takes():
         splitjit.dask.split(x, 2)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not hasattr(da, "array_expr_enabled"), reason="this Dask has no query planning")
 def test_query_planning_is_refused():
     code = """

@@ -202,7 +202,7 @@ else:
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_device_that_python_implements(tmp_path):
     """Its tensors are of the class Tensor, and their storages have no bytes."""
     registration = pytest.importorskip("torch.utils.backend_registration")
@@ -281,6 +281,12 @@ def test_a_torch_without_these_functions_makes_all_parts(monkeypatch):
     memory.look_up.__wrapped__()
     assert not memory.TORCH.in_reach(numbers(4))
     assert same(split(numbers(4), 2), list(torch.split(numbers(4), 2)))
+
+
+def test_a_join_compiles_in_torch():
+    compiled = torch.compile(lambda a, b: splitjit.join([a, b], 1), backend="eager", fullgraph=True)
+    a, b = torch.rand(3, 4), torch.rand(3, 2)
+    assert torch.equal(compiled(a, b), torch.cat([a, b], 1))
 
 
 def test_freed_memory_is_refused():

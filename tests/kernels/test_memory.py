@@ -140,7 +140,7 @@ for name in CALLS:
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform != "linux", reason="needs a limit on address space")
 @needs_kernels
 def test_idle_blocks_are_freed_before_memory_runs_out(tmp_path):

@@ -529,7 +529,7 @@ print([part.tolist() for part in halves(np.arange(4))], sum(halves.stats.cache_h
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_cached_code_while_splitjit_is_not_installed(tmp_path):
     """Numba finds no entry point then, but the code that it has saved."""
     script = tmp_path / "halves.py"

@@ -12,7 +12,6 @@ import pytest
 import splitjit
 from splitjit import numpy as ours
 from tests import processes
-from tests.conftest import long
 
 
 def outcome(function, *args, **kwargs):
@@ -518,8 +517,8 @@ for made in (compiled, *exported):
 """
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("more", ["", *long(BY_DYNAMO)])
+@pytest.mark.long
+@pytest.mark.parametrize("more", ["", BY_DYNAMO])
 def test_graphs_of_a_program_that_replaced_the_functions(torch, more, tmp_path):
     """A process of its own: torch keeps tables of its functions."""
     processes.run(tmp_path, GRAPHS + more)
