@@ -126,6 +126,10 @@ def rule_of(
                 return rules.LENGTHS, lengths
     elif split is num_outputs is indices is num_sections is None and type(num_splits) is int:
         return rules.NUM_SPLITS, num_splits
+    elif split is num_splits is indices is num_outputs is None and type(num_sections) is int:
+        return rules.NUM_SECTIONS, num_sections
+    elif split is num_splits is indices is num_sections is None and type(num_outputs) is int:
+        return rules.NUM_OUTPUTS, num_outputs
     values = split, num_outputs, num_splits, indices, num_sections
     named = zip(rules.NAMES, values, strict=True)
     given = {name: value for name, value in named if value is not None}
