@@ -23,8 +23,8 @@ from splitjit._runtime import kernel_files, threads
 from splitjit._runtime.loading import LOADER, never_compiles
 
 _FIRST_TIME = (
-    "; the first time on this machine, splitjit compiles this version of them, which takes 5 to "
-    "10 s on a quiet machine"
+    "; the first time on this machine, splitjit compiles this version of them, which takes 10 to "
+    "30 s"
 )
 
 
