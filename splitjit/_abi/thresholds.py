@@ -22,7 +22,7 @@ the array."""
 class Thresholds:
     """The numbers that Python reads when it needs them. Tests set others on `THRESHOLDS`.
 
-    From `chunk` on, they say who is asked to help; the team record has copies of them.
+    The fields from `chunk` on decide which helpers are asked. The team record has a copy of each.
 
     Attributes
     ----------

@@ -13,7 +13,7 @@ from splitjit._api.split_plan import PLANS, SplitPlan, by_rule, cached_plan
 from splitjit._copy.how import FIRST
 from splitjit._copy.run import run
 from splitjit._inputs.input import by_plan
-from splitjit._inputs.torch.memory import OPERATOR, TORCH
+from splitjit._inputs.torch.memory import TORCH
 from splitjit._plan.arguments import (
     NOT_GIVEN,
     AnyRules,
@@ -175,20 +175,19 @@ def split(
         refuse_call("split", by_position, unknown, "out", "copy")
     rule = rule_of(split, num_outputs, num_splits, indices, num_sections)
     if type(axis) is int and copy is True:
-        parts: list[Any] | None
         if type(x) is np.ndarray:
             key = x.shape, axis, rule
             plan = recent_plan(key)
             if plan is None:
                 plan = PLANS.add(key)
-            parts = (plan._how or FIRST).at_once(plan, x, out)
+            parts: list[Any] | None = (plan._how or FIRST).at_once(plan, x, out)
             return run(x, by_plan(plan), out) if parts is None else parts
         if type(x) in TORCH.kinds and not TORCH.is_traced() and not x.is_nested:  # it has no shape
             plan = recent_plan((x.shape, axis, rule))
-            if plan is not None and plan._how is OPERATOR:
-                parts = OPERATOR.at_once(plan, x, out)
-                if parts is not None:
-                    return parts
+            if plan is not None:
+                made: list[Any] | None = (plan._how or FIRST).at_once(plan, x, out)
+                if made is not None:
+                    return made
     return run(x, by_rule(axis, rule), out, copy)
 
 

@@ -143,8 +143,10 @@ def check(as_json: bool = False) -> int:
         The exit status: 1 if a part differs from NumPy's in any byte, else 0.
     """
     announce()
-    said = "then splitting eight typical arrays, comparing each byte with NumPy's parts, and "
-    say(said + "timing both in turn, which takes 5 to 15 s")
+    say(
+        "then splitting eight typical arrays, comparing each byte with NumPy's parts, and timing "
+        "both in turn, which takes 5 to 15 s"
+    )
     begun = time.monotonic()
     kernels = _time_first_use()
     found = []

@@ -143,7 +143,10 @@ def _with_axis(arrays: Sequence[np.ndarray], index: int) -> list[np.ndarray]:
 
 
 def _whole_of(shapes: list[Shape], axis: int) -> tuple[Shape, Shape]:
-    """Return the shape that parts make, and their lengths; other axes are those of the first."""
+    """Return the shape of the joined parts, and the length of each part along the axis.
+
+    The other axes are as long as those of the first part.
+    """
     sizes = tuple([shape[axis] for shape in shapes])
     return (*shapes[0][:axis], sum(sizes), *shapes[0][axis + 1 :]), sizes
 

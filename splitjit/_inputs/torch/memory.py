@@ -237,7 +237,6 @@ OPERATOR = SimpleNamespace(at_once=_split_at_once)
 def split_by_operator(x: Any, plan: Plan, targets: list[Any] | None) -> list[Any]:
     """Return the parts that the operator makes, or writes to tensors."""
     parts = TORCH.split_copy(x, plan.sizes, plan.axis, out=targets)
-    plan._use(OPERATOR)
     return list(parts) if targets is None else targets
 
 

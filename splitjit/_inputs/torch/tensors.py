@@ -78,7 +78,9 @@ class Tensor(Input):
 
     def made_by_operator(self, plan: Plan, targets: list[Any] | None) -> list[Any]:
         """Return the parts that torch's own operator has made, or has written to tensors."""
-        return memory.split_by_operator(self.x, plan, targets)
+        parts = memory.split_by_operator(self.x, plan, targets)
+        plan._use(memory.OPERATOR)
+        return parts
 
     def joins_itself(self, inputs: list[Any], plan: Plan) -> bool:
         """Return whether torch joins the tensors: small ones, and long contiguous runs."""

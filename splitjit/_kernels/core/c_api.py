@@ -157,8 +157,8 @@ def count_cores():
 def stay_off(core):
     """Let the calling thread run on all cores that the process may use, but one.
 
-    The cores of the process are those of its main thread, now: a limit that somebody sets later
-    holds for the calling thread, too, once it calls this again.
+    The process may use the cores that its main thread may use at this moment. If somebody limits
+    these later, the calling thread obeys as soon as it calls this again.
     """
     if not _ON_LINUX:
         return

@@ -239,10 +239,12 @@ def describe(planned: SplitFiles) -> dict[str, Any]:
 
 def _file(file: FilePlan) -> dict[str, Any]:
     """Describe the files that are read and written, and how each whole tensor is divided."""
-    sizes = [(str(target), file.part_nbytes(i)) for i, target in enumerate(file.targets)]
     return {
         "paths": [str(path) for path in file.paths],
-        "parts": [{"path": path, "nbytes": nbytes} for path, nbytes in sizes],
+        "parts": [
+            {"path": str(target), "nbytes": file.part_nbytes(i)}
+            for i, target in enumerate(file.targets)
+        ],
         "tensors": [_divided(plan) for plan in file.joined or file.tensors],
         "left_out": [*file.left_out],
     }

@@ -127,10 +127,11 @@ def load(config: Path, names: Sequence[str]) -> ModelPlan:
     command = [sys.executable, "-P", ask_transformers.__file__, str(file.absolute())]
     quiet = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error", "PYTHONIOENCODING": "utf-8"}
     asked = json.dumps([*dict.fromkeys([*names, *quantised.modules(names)])])
-    pipes: dict[str, Any] = {"capture_output": True, "encoding": "utf-8", "errors": "replace"}
-    environment = {**os.environ, **quiet}
     try:
-        ended = subprocess.run(command, input=asked, env=environment, timeout=_SECONDS, **pipes)
+        ended = subprocess.run(
+            command, capture_output=True, encoding="utf-8", errors="replace", input=asked,
+            env={**os.environ, **quiet}, timeout=_SECONDS,
+        )  # fmt: skip
     except subprocess.TimeoutExpired:
         rule = f"transformers needs more than {_SECONDS} s to make this model without data"
         raise SplitError("files", str(file), rule) from None
