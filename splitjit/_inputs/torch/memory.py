@@ -219,19 +219,30 @@ def tensors_over(parts: list[np.ndarray], dtype: Any) -> list[Any]:
 # with short runs, strided and transposed ones.
 
 
-def _split_at_once(plan: Plan, x: Any, out: Any) -> list[Any] | None:
-    """Split a tensor by the operator if it is as expected, and so is `out`; else return None."""
-    if not TORCH.in_reach(x) or x.requires_grad or x.is_nested or x.shape != plan.shape:
-        return None
-    targets = list(out) if type(out) in (list, tuple) else out
-    try:
-        return split_by_operator(x, plan, targets) if suits_operator(x, plan, targets) else None
-    except RuntimeError:  # torch refuses the layout or the storage, or has no memory
+@functools.cache
+def operator_for(dtype: Any, is_small: bool) -> Any:
+    """Return how a plan splits its next tensor at once, after the operator has split one.
+
+    The checks of `suits_operator` that a plan and a dtype decide are not made again: a call of
+    large tensors finds nothing of this in the processor's cache.
+    """
+
+    def at_once(plan: Plan, x: Any, out: Any) -> list[Any] | None:
+        if not TORCH.in_reach(x) or x.requires_grad or x.is_nested or x.shape != plan.shape:
+            return None
+        if x.dtype is not dtype or not (is_small or x.is_contiguous()) or not _is_plain(x):
+            return None
+        try:
+            if out is None:
+                return list(TORCH.split_copy(x, plan.sizes, plan.axis))
+            targets = list(out) if type(out) in (list, tuple) else out  # nobody changes this list
+            if type(targets) is list and _surely_fit(x, plan, targets):
+                return split_by_operator(x, plan, targets)
+        except RuntimeError:  # torch refuses the layout or the storage, or has no memory
+            pass
         return None
 
-
-OPERATOR = SimpleNamespace(at_once=_split_at_once)
-"""How a plan splits the next tensor if torch's own operator has split the last one."""
+    return SimpleNamespace(at_once=at_once)
 
 
 def split_by_operator(x: Any, plan: Plan, targets: list[Any] | None) -> list[Any]:
@@ -245,13 +256,18 @@ def suits_operator(x: Any, plan: Plan, targets: Any) -> bool:
 
     False if kernels are faster, or if the operator may do anything but what `split` promises.
     """
-    if not x.is_cpu or x.is_conj() or x.is_neg() or not _is_known(x.dtype):
-        return False  # torch reads lazy values beyond a storage
+    if not _is_plain(x) or not _is_known(x.dtype):
+        return False
     # It joins the gradients of the parts; our own backward takes longer.
     needs_grad = x.requires_grad and sys.modules["torch"].is_grad_enabled()
     if not (needs_grad or x.nbytes < THRESHOLDS.large or suits_join([x], plan)):
         return False
     return targets is None or (type(targets) is list and _surely_fit(x, plan, targets))
+
+
+def _is_plain(x: Any) -> bool:
+    """Return whether a tensor is in CPU memory, with its values: torch reads lazy ones anywhere."""
+    return x.is_cpu and not x.is_conj() and not x.is_neg()
 
 
 def suits_join(tensors: list[Any], plan: Plan) -> bool:

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from splitjit._abi.thresholds import THRESHOLDS
 from splitjit._inputs.input import Copies, Input, Request
 from splitjit._inputs.torch import memory
 from splitjit._inputs.torch.foreign import exceeds, is_planned, shape_of, views_of
@@ -79,7 +80,7 @@ class Tensor(Input):
     def made_by_operator(self, plan: Plan, targets: list[Any] | None) -> list[Any]:
         """Return the parts that torch's own operator has made, or has written to tensors."""
         parts = memory.split_by_operator(self.x, plan, targets)
-        plan._use(memory.OPERATOR)
+        plan._use(memory.operator_for(self.x.dtype, self.x.nbytes < THRESHOLDS.large))
         return parts
 
     def joins_itself(self, inputs: list[Any], plan: Plan) -> bool:
