@@ -51,12 +51,6 @@ def prefetch(builder, address):
     prefetch_line(builder, address)
 
 
-@instruction
-def prefetch_to_write(builder, address):
-    """Fetch a cache line into this core's L1 cache alone, because it will be written."""
-    prefetch_line(builder, address, write=1, locality=3)
-
-
 @intrinsic
 def words_at(typingctx, address):
     """Return a pointer to 8-byte integers."""

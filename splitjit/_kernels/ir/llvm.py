@@ -70,12 +70,13 @@ def shuffled(builder, a, b, places):
     return builder.shuffle_vector(a, b, mask)
 
 
-def prefetch_line(builder, address, write=0, locality=2):
-    """Fetch a cache line, by default into the L2 cache."""
+def prefetch_line(builder, address):
+    """Fetch a cache line into the L2 cache."""
     byte = BYTE.as_pointer()
     kind = ir.FunctionType(ir.VoidType(), [byte, INT32, INT32, INT32])
     function = builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
-    hints = [ir.Constant(INT32, value) for value in (write, locality, 1)]  # 1: data cache
+    to_read, into_l2, of_data = 0, 2, 1
+    hints = [ir.Constant(INT32, value) for value in (to_read, into_l2, of_data)]
     builder.call(function, [pointer_to(builder, address, BYTE), *hints])
 
 

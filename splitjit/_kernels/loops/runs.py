@@ -14,12 +14,9 @@ from splitjit._kernels.ir.intrinsics import (
     copy_bytes,
     move_line,
     out_of_line,
-    prefetch_to_write,
     stream_line,
 )
 from splitjit._kernels.ir.llvm import instruction, loop, move_words, word_variants
-
-_AHEAD = 1 << 9  # bytes between an ordinary store and the line that is prefetched to write
 
 
 @instruction
@@ -39,7 +36,6 @@ def move_runs(target, source, run, count, target_step, source_step):
         last = run - LINE
         for _ in range(count):
             for k in range(0, last, LINE):
-                prefetch_to_write(target + k + _AHEAD)
                 move_line(target + k, source + k)
             move_line(target + last, source + last)
             target += target_step

@@ -33,7 +33,6 @@ from splitjit._kernels.ir.intrinsics import (
     allocate,
     fence,
     out_of_line,
-    prefetch,
     release,
     reserve,
     words_at,
@@ -169,15 +168,6 @@ def _line_of_strip(layout, band, strip):
 
 
 @jit
-def _prefetch_piece(ahead, piece):
-    """Prefetch a piece whose runs are shorter than the step from one to the next."""
-    if piece.run < LINE <= abs(piece.step):
-        for i in range(piece.steps):
-            for k in range(0, piece.lines * piece.run, LINE):
-                prefetch(ahead + i * piece.step + k)
-
-
-@jit
 def _outer_offset(index, dims, extents, strides):
     """Return the byte offset of a flat index into the dims before lines and steps."""
     offset = 0
@@ -249,8 +239,6 @@ def _copy_pieces(call, layout, stage, targets, band, first, last, write):
             skew = -(words_at(targets)[0] + start * run) % LINE if band.coincide else 0
             write(band.tiled, stage != 0, targets, start * run, skew, ahead, taken)
         else:
-            if not band.tiled:
-                _prefetch_piece(ahead, taken)
             write(band.tiled, False, staged, 0, 0, ahead, taken)
             for k in range(width):
                 target = words_at(targets)[k]
