@@ -61,6 +61,11 @@ def test_the_strategy_is_that_of_the_split():
             assert ("first small copy" in found.reason) == is_first
 
 
+def after_gradient(torch):
+    split(torch.zeros(2**17, 2).requires_grad_(), num_splits=2, axis=1)
+    return torch.zeros(2**17, 2)
+
+
 OPERATOR, KERNELS, LIBRARY = "made_by_operator", "copy", "made_by_library"
 DECIDED = {
     # what torch makes, and who splits it along axis 1 into 2: the static rule of tensors
@@ -73,15 +78,10 @@ DECIDED = {
     "large, short runs": (lambda torch: torch.zeros(2**18, 2), KERNELS),
     "large, transposed": (lambda torch: torch.zeros(2**10, 2**9).T, KERNELS),
     "large, strided": (lambda torch: torch.zeros(2**9, 1024)[:, ::2], KERNELS),
-    "large, transposed, with a gradient": (
-        lambda torch: torch.zeros(2**10, 2**9, requires_grad=True).T,
-        OPERATOR,
-    ),
+    "large, .T, gradient": (lambda torch: torch.zeros(512, 512, requires_grad=True).T, OPERATOR),
+    "large, short runs, after a gradient": (after_gradient, KERNELS),
     "a lazy conjugate": (lambda torch: torch.zeros(2, 6, dtype=torch.complex64).conj(), LIBRARY),
-    "a dtype that torch cannot copy": (
-        lambda torch: torch.zeros(2, 6, dtype=torch.uint8).view(torch.uint1),
-        KERNELS,
-    ),
+    "no copy by torch": (lambda torch: torch.zeros(2, 6).byte().view(torch.uint1), KERNELS),
     "meta": (lambda torch: torch.zeros(2, 6, device="meta"), LIBRARY),
     "masked": (lambda torch: np.ma.masked_array(np.zeros((2, 6)), True), KERNELS),
 }

@@ -223,8 +223,8 @@ def tensors_over(parts: list[np.ndarray], dtype: Any) -> list[Any]:
 def operator_for(dtype: Any, is_small: bool) -> Any:
     """Return how a plan splits its next tensor at once, after the operator has split one.
 
-    The checks of `suits_operator` that a plan and a dtype decide are not made again: a call of
-    large tensors finds nothing of this in the processor's cache.
+    What a plan and a dtype decide in `suits_operator` is not checked again. Beside large tensors,
+    each check has to fetch its code and data into the cache first, and takes ten times as long.
     """
 
     def at_once(plan: Plan, x: Any, out: Any) -> list[Any] | None:
@@ -232,17 +232,18 @@ def operator_for(dtype: Any, is_small: bool) -> Any:
             return None
         if x.dtype is not dtype or not (is_small or x.is_contiguous()) or not _is_plain(x):
             return None
+        targets = own_list(out)
         try:
-            if out is None:
-                return list(TORCH.split_copy(x, plan.sizes, plan.axis))
-            targets = list(out) if type(out) in (list, tuple) else out  # nobody changes this list
-            if type(targets) is list and _surely_fit(x, plan, targets):
-                return split_by_operator(x, plan, targets)
+            return split_by_operator(x, plan, targets) if _surely_fit(x, plan, targets) else None
         except RuntimeError:  # torch refuses the layout or the storage, or has no memory
-            pass
-        return None
+            return None
 
     return SimpleNamespace(at_once=at_once)
+
+
+def own_list(out: Any) -> Any:
+    """Return a list or tuple as a new list, which nobody else changes, and other objects as is."""
+    return list(out) if type(out) in (list, tuple) else out
 
 
 def split_by_operator(x: Any, plan: Plan, targets: list[Any] | None) -> list[Any]:
@@ -262,11 +263,14 @@ def suits_operator(x: Any, plan: Plan, targets: Any) -> bool:
     needs_grad = x.requires_grad and sys.modules["torch"].is_grad_enabled()
     if not (needs_grad or x.nbytes < THRESHOLDS.large or suits_join([x], plan)):
         return False
-    return targets is None or (type(targets) is list and _surely_fit(x, plan, targets))
+    return _surely_fit(x, plan, targets)
 
 
 def _is_plain(x: Any) -> bool:
-    """Return whether a tensor is in CPU memory, with its values: torch reads lazy ones anywhere."""
+    """Return whether CPU memory holds the values of a tensor.
+
+    Torch reads lazy conjugates and negatives without looking at the bounds of the storage.
+    """
     return x.is_cpu and not x.is_conj() and not x.is_neg()
 
 
@@ -279,13 +283,17 @@ def suits_join(tensors: list[Any], plan: Plan) -> bool:
     return nbytes >= LONG_RUN * runs and all(x.is_contiguous() for x in tensors)
 
 
-def _surely_fit(x: Any, plan: Plan, tensors: list[Any]) -> bool:
-    """Return whether torch may write the parts of `x` to tensors.
+def _surely_fit(x: Any, plan: Plan, tensors: Any) -> bool:
+    """Return whether torch may write the parts of `x` to tensors; None stands for new ones.
 
     Torch itself would resize those of other shapes, write to those that record a gradient, and look
     neither at shared memory nor at the bounds of a storage. All are contiguous, as `x` is.
     """
-    if x.requires_grad or not x.is_contiguous() or len(tensors) != len(plan.sizes):
+    if tensors is None:
+        return True
+    if type(tensors) is not list or len(tensors) != len(plan.sizes):
+        return False
+    if x.requires_grad or not x.is_contiguous():
         return False
     kinds, dtype, itemsize, start = TORCH.kinds, x.dtype, x.itemsize, x.data_ptr()
     ranges, is_complex = [(start, start + x.nbytes)], dtype.is_complex

@@ -74,13 +74,14 @@ class Tensor(Input):
         if not self._in_reach:
             return None
         plan = request.plan_of(self.x.shape)
-        targets = list(out) if type(out) in (list, tuple) else out  # nobody changes this list
+        targets = memory.own_list(out)
         return (plan, targets) if memory.suits_operator(self.x, plan, targets) else None
 
     def made_by_operator(self, plan: Plan, targets: list[Any] | None) -> list[Any]:
         """Return the parts that torch's own operator has made, or has written to tensors."""
         parts = memory.split_by_operator(self.x, plan, targets)
-        plan._use(memory.operator_for(self.x.dtype, self.x.nbytes < THRESHOLDS.large))
+        if not self.x.requires_grad:  # else the operator is for tensors of any size and strides
+            plan._use(memory.operator_for(self.x.dtype, self.x.nbytes < THRESHOLDS.large))
         return parts
 
     def joins_itself(self, inputs: list[Any], plan: Plan) -> bool:
