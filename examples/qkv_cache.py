@@ -61,4 +61,4 @@ attended = splitjit.join(attended, axis=1)
 # The steps together give what one pass over all tokens gives.
 at_once = attend(*np.split(x @ weight, [1024, 1280], axis=1))
 np.testing.assert_allclose(attended, at_once, rtol=1e-4, atol=1e-5)
-print("attention", attended.shape, "of all steps equals that of one pass")
+print("attention of shape", attended.shape, "is the same in steps and in one pass")

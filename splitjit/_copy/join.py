@@ -145,7 +145,7 @@ def _with_axis(arrays: Sequence[np.ndarray], index: int) -> list[np.ndarray]:
 def _whole_of(shapes: list[Shape], axis: int) -> tuple[Shape, Shape]:
     """Return the shape of the joined parts, and the length of each part along the axis.
 
-    The other axes are as long as those of the first part.
+    Along every other axis, the result is as long as the first part.
     """
     sizes = tuple([shape[axis] for shape in shapes])
     return (*shapes[0][:axis], sum(sizes), *shapes[0][axis + 1 :]), sizes

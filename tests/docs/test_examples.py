@@ -27,7 +27,7 @@ SAYS = {
     "inside_njit": (r"refused: split: split.*: lengths must sum to .*", []),
     "out_loop": (r"10 frames, mean of red, green and blue: .*", []),
     "photo_planes": (r"stacked \(3, 600, 512\)", ["matplotlib"]),
-    "qkv_cache": (r"attention \(8, 256, 128\) of all steps equals that of one pass", []),
+    "qkv_cache": (r"attention of shape \(8, 256, 128\) is the same in steps and in one pass", []),
     "reference_evaluator": (r"output \(.*\) equals that of (PyTorch|ONNX Runtime)", ["onnx"]),
     "swiglu": (r"step 2: \(64, 1376\) into gate and up \(64, 688\).*", []),
     "table_sets": (r"folds of \[201, 201, 201, 200, 200\] rows", []),
