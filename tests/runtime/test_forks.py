@@ -70,8 +70,8 @@ child()
 """
 
 # Threads of this process copy all the time, with helpers or alone. Each child starts helpers
-# of its own, if not at its first split, for the system may refuse a thread for a moment; every
-# tenth child waits until one of them has copied.
+# of its own. The system may refuse a thread for a moment, so it may take more than one split.
+# Every tenth child waits until a helper has copied.
 BESIDE_COPIES = """
 def in_child():
     assert word("STARTED") == word("HELPED") == word("ACTIVE") == word("BUSY") == 0

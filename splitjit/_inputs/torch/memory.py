@@ -284,10 +284,11 @@ def suits_join(tensors: list[Any], plan: Plan) -> bool:
 
 
 def _surely_fit(x: Any, plan: Plan, tensors: Any) -> bool:
-    """Return whether torch may write the parts of `x` to tensors; None stands for new ones.
+    """Return whether torch may write the parts of `x` to these tensors, or to new ones if None.
 
-    Torch itself would resize those of other shapes, write to those that record a gradient, and look
-    neither at shared memory nor at the bounds of a storage. All are contiguous, as `x` is.
+    New tensors always fit. Of given ones, torch itself would resize those of other shapes, write
+    to those that record a gradient, and look neither at shared memory nor at the bounds of a
+    storage. All must be contiguous, and so must `x`.
     """
     if tensors is None:
         return True

@@ -80,7 +80,7 @@ class Tensor(Input):
     def made_by_operator(self, plan: Plan, targets: list[Any] | None) -> list[Any]:
         """Return the parts that torch's own operator has made, or has written to tensors."""
         parts = memory.split_by_operator(self.x, plan, targets)
-        if not self.x.requires_grad:  # else the operator is for tensors of any size and strides
+        if not self.x.requires_grad:  # with a gradient, it also splits what kernels split without
             plan._use(memory.operator_for(self.x.dtype, self.x.nbytes < THRESHOLDS.large))
         return parts
 
