@@ -243,7 +243,7 @@ def cell(out: Path, count: int, refused: str | None) -> str:
 
 def main(names: list[str]) -> None:
     """Write the page."""
-    tensor_parallel.subprocess = types.SimpleNamespace(run=ask, TimeoutExpired=TimeoutError)
+    tensor_parallel.subprocess = types.SimpleNamespace(run=ask)
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)

@@ -151,15 +151,15 @@ def plan_of(**styles):
 
 
 STYLES = [
-    ("colwise", [8, 4], 0, None),
-    ("colwise", [8], 0, None),
-    ("colwise", [3, 8, 4], 1, None),
-    ("rowwise", [8, 4], 1, None),
+    ("colwise", [8, 4], 0, (8,)),
+    ("colwise", [8], 0, (8,)),
+    ("colwise", [3, 8, 4], 1, (8,)),
+    ("rowwise", [8, 4], 1, (4,)),
     ("rowwise", [8], None, None),
     ("packed_colwise", [3, 8, 4], 1, (4, 4)),
     ("packed_rowwise", [3, 8, 4], 2, (2, 2)),
-    ("embedding_rowwise", [8, 4], 0, None),
-    ("embedding_colwise", [8, 4], 1, None),
+    ("embedding_rowwise", [8, 4], 0, (8,)),
+    ("embedding_colwise", [8, 4], 1, (4,)),
     ("replicate", [8, 4], None, None),
 ]
 

@@ -11,9 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from splitjit._plan.arguments import Shape
 from splitjit._plan.rules import CHUNK, Rule
-from splitjit.errors import SplitError, pairs, shorten
+from splitjit.errors import SplitError, pairs
 from splitjit.files import patterns, staging
 from splitjit.files.checkpoints import index, joining, record, sharding, siblings
 from splitjit.files.checkpoints.sharding import Options
@@ -183,7 +182,7 @@ def _chooser(
 
     def check(files: Iterable[TensorFile]) -> None:
         if options.tp_plan:
-            tensor_parallel.check_shapes(model, planned, by_pattern, _shapes(files))
+            tensor_parallel.check_shapes(model, planned, by_pattern, files)
 
     if options.tp_plan:
         from splitjit.files.checkpoints import tensor_parallel
@@ -191,10 +190,8 @@ def _chooser(
         found = (folder for folder in folders if (folder / "config.json").exists())
         config = next(found, folders[0]) if options.config is None else options.config
         model = tensor_parallel.load(Path(config), names)
-        held = [(file, one) for file in files for one in file.tensors.values()]
-        single = {
-            one.name for file, one in held if one.shape == (1,) or not file.has_axes(one.name)
-        }
+        tensors = [one for file in files for one in file.tensors.values()]
+        single = {one.name for one in tensors if {*one.shape} <= {1}}
         planned = tensor_parallel.choices(model, names, by_pattern, single)
         if model.preset:
             preset = f"the preset of splitjit for {model.family} is used"
@@ -207,18 +204,6 @@ def _chooser(
         return choice if is_meant else None
 
     return choose, check, notes
-
-
-def _shapes(files: Iterable[TensorFile]) -> dict[str, Shape]:
-    """Return the shapes of all tensors by name; no two may have the same name."""
-    shapes: dict[str, Shape] = {}
-    for file in files:
-        for name in file.tensors:
-            if name in shapes:
-                rule = "two files hold it; with a \0tp_plan\0, give the files of one model"
-                raise SplitError("files", shorten(name), rule)
-            shapes[name] = file.tensor(name).shape
-    return shapes
 
 
 # ---- as plain data, which JSON can hold ---------------------------------------------------

@@ -17,7 +17,7 @@ method                 source of the layout
 
 import math
 import re
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -43,11 +43,11 @@ class Feature(NamedTuple):
     why: str = ""
 
 
-Layout = tuple[Feature | None, Feature | None]
-"""The output and the input features of a tensor; None if it has no axis for them."""
+Layouts = Mapping[str, Feature | None]
+"""For the last part of each name, the axis that is split; None if there is no such axis."""
 
-_PACKED = ("qweight", "weight_packed")
-"""Suffixes of tensors that stand for a weight."""
+_PACKED = (".qweight", ".weight_packed")
+"""How the names of tensors end that stand for a weight."""
 
 _COMPRESSED = "compressed-tensors"
 
@@ -101,17 +101,12 @@ def modules(names: Iterable[str]) -> dict[str, list[str]]:
     return {
         weight: held
         for weight, held in found.items()
-        if (weight in held and len(held) > 1) or any(map(is_packed, held))
+        if (weight in held and len(held) > 1) or any(name.endswith(_PACKED) for name in held)
     }
 
 
-def is_packed(name: str) -> bool:
-    """Return whether a tensor stands for the weight of its module."""
-    return name.rpartition(".")[2] in _PACKED
-
-
-def layouts(config: Mapping[str, Any], weight: str) -> Mapping[str, Layout] | None:
-    """Return the layout of each tensor of a module, by the last part of its name.
+def layouts(config: Mapping[str, Any], weight: str, side: int) -> Layouts:
+    """Return how the axes of the tensors of a module count the features of its weight.
 
     Parameters
     ----------
@@ -119,31 +114,33 @@ def layouts(config: Mapping[str, Any], weight: str) -> Mapping[str, Layout] | No
         The quantization of the checkpoint, as its config.json describes it.
     weight : str
         The name of the weight of the module.
+    side : int
+        The axis of the weight: 0 for the output features, 1 for the input features.
 
     Returns
     -------
-    mapping of str to Layout, or None
-        None if the layouts of the method are unknown.
+    mapping of str to Feature or None
+        Empty if the layouts of the method are unknown.
     """
     method = str(config.get("quant_method"))
     if method == _COMPRESSED:
-        return _compressed(config, weight)
+        return _compressed(config, weight, side)
     key, *known = _FORMATS.get(method, ("",))
     form = str(config.get(key, config.get("format", *known[:1])))
     if method not in _TENSORS or (known and form.lower() not in known):
-        return None
+        return {}
     bits = config.get("bits", config.get("w_bit"))
     group = None if config.get("desc_act") else config.get("group_size", config.get("q_group_size"))
     blocks = config.get("weight_block_size")
-    return _layouts(_TENSORS[method], bits, group, blocks, "weight_block_size")
+    return _layouts(_TENSORS[method], side, bits, group, blocks, "weight_block_size")
 
 
-def _compressed(config: Mapping[str, Any], weight: str) -> Mapping[str, Layout] | None:
+def _compressed(config: Mapping[str, Any], weight: str, side: int) -> Layouts:
     group = _group_of(config, weight)
-    scale = _SCALES.get(group["weights"].get("strategy")) if group else None
-    if group is None or scale is None:
-        return None
-    scheme, form = group["weights"], group.get("format") or config.get("format")
+    scheme, form = group.get("weights", {}), group.get("format") or config.get("format")
+    scale = _SCALES.get(scheme.get("strategy"))
+    if scale is None:
+        return {}
     held = {**_OTHERS, "weight_scale": scale, "weight_zero_point": scale}
     if form == "pack-quantized":
         held["weight_packed"] = "0 1p"
@@ -152,15 +149,15 @@ def _compressed(config: Mapping[str, Any], weight: str) -> Mapping[str, Layout] 
     elif form in ("float-quantized", "int-quantized", "naive-quantized"):
         held["weight"] = "0 1"
     else:
-        return None
+        return {}
     size = None if scheme.get("actorder") else scheme.get("group_size")
     blocks = scheme.get("block_structure") or (1, 1)
-    return _layouts(held, scheme["num_bits"], size, blocks, "block_structure")
+    return _layouts(held, side, scheme["num_bits"], size, blocks, "block_structure")
 
 
 def _layouts(
-    table: Mapping[str, str], bits: Any, group: Any, blocks: Sequence[int] | None, why: str
-) -> dict[str, Layout]:
+    table: Mapping[str, str], side: int, bits: Any, group: Any, blocks: Any, why: str
+) -> Layouts:
     """Read a table of layouts, for this number of bits and these sizes of groups and blocks.
 
     A group of size -1 holds all input features.
@@ -179,8 +176,7 @@ def _layouts(
         return None if unit else Feature(axis)
 
     grouped = group is not None and int(group) > 0
-    layouts = {name: words.split() for name, words in table.items()}
-    return {name: (feature(out), feature(into)) for name, (out, into) in layouts.items()}
+    return {name: feature(words.split()[side]) for name, words in table.items()}
 
 
 def is_known(config: Mapping[str, Any]) -> bool:
@@ -194,8 +190,8 @@ def named(config: Mapping[str, Any]) -> str:
     return f"the quantization {shorten(method)}" if method else "an unnamed quantization"
 
 
-def _group_of(config: Mapping[str, Any], weight: str) -> Mapping[str, Any] | None:
-    """Return the compressed-tensors group that quantises the weight of a module."""
+def _group_of(config: Mapping[str, Any], weight: str) -> Mapping[str, Any]:
+    """Return the compressed-tensors group that quantises the weight of a module, if any."""
     module = weight.rpartition(".")[0]
     given: Mapping[str, Mapping[str, Any]] = config.get("config_groups") or {}
     groups = [one for one in given.values() if one.get("weights")]
@@ -204,7 +200,7 @@ def _group_of(config: Mapping[str, Any], weight: str) -> Mapping[str, Any] | Non
             if target == module or (target[:3] == "re:" and re.match(target[3:], module)):
                 return group
     linear = [group for group in groups if "Linear" in group.get("targets", ())]
-    return linear[0] if len(linear) == 1 else None
+    return linear[0] if len(linear) == 1 else {}
 
 
 def follow(
@@ -235,7 +231,7 @@ def follow(
     SplitError
         If the layout of a tensor is unknown.
     """
-    known = layouts(config, weight) or {} if choice.axis < 2 else {}
+    known = layouts(config, weight, choice.axis) if choice.axis < 2 else {}
     module = weight.removesuffix("weight")
     suffixes = {name: name.removeprefix(module) for name in names}
     unknown = [name for name, suffix in suffixes.items() if suffix not in known]
@@ -243,10 +239,7 @@ def follow(
         rest = f"splitjit does not know this tensor of {named(config)}; give patterns for "
         rest += f"{', '.join(map(suffixes.__getitem__, needed))} of {module.removesuffix('.')}"
         raise SplitError("files", needed[0], rest)
-    found: dict[str, Feature] = {}
-    for name, suffix in suffixes.items():
-        if suffix in known and (feature := known[suffix][choice.axis]):
-            found[name] = feature
+    found = {name: one for name, suffix in suffixes.items() if (one := known.get(suffix))}
     unit = math.lcm(*filter(None, choice.heads), *[one.per.numerator for one in found.values()])
     whys = list(dict.fromkeys(one.why for one in found.values() if one.why))
     side = ("output", "input")[choice.axis]

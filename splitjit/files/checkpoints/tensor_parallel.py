@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,10 +12,8 @@ from typing import Any, NamedTuple
 from splitjit._plan.arguments import Shape
 from splitjit.errors import SplitError, shorten
 from splitjit.files.checkpoints import ask_transformers, presets, quantised
+from splitjit.files.formats.base import TensorFile
 from splitjit.files.patterns import Choice
-
-_SECONDS = 600
-"""The most seconds to wait for the plan of a model."""
 
 
 class Style(NamedTuple):
@@ -127,14 +125,10 @@ def load(config: Path, names: Sequence[str]) -> ModelPlan:
     command = [sys.executable, "-P", ask_transformers.__file__, str(file.absolute())]
     quiet = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error", "PYTHONIOENCODING": "utf-8"}
     asked = json.dumps([*dict.fromkeys([*names, *quantised.modules(names)])])
-    try:
-        ended = subprocess.run(
-            command, capture_output=True, encoding="utf-8", errors="replace", input=asked,
-            env={**os.environ, **quiet}, timeout=_SECONDS,
-        )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        rule = f"transformers needs more than {_SECONDS} s to make this model without data"
-        raise SplitError("files", str(file), rule) from None
+    ended = subprocess.run(
+        command, capture_output=True, encoding="utf-8", errors="replace", input=asked,
+        env={**os.environ, **quiet},
+    )  # fmt: skip
     if ended.returncode:
         lines = ended.stderr.strip().splitlines() or [f"exit status {ended.returncode}"]
         raise SplitError("files", str(file), f"no tensor-parallel plan: {lines[-1]}")
@@ -183,15 +177,10 @@ def choices(
         if plan.quantization or any(name.startswith(f"{weight}.") for name in held)
     }
     apart = {name for held in modules.values() for name in held}
-    made = {}
-    for name in names:
-        if name not in apart and not skip(name) and (choice := _choice(plan, name)):
-            made[name] = choice
+    plain = [name for name in names if name not in apart and not skip(name)]
+    made = {name: choice for name in plain if (choice := _choice(plan, name))}
     for weight, held in modules.items():
         if choice := _choice(plan, weight):
-            (target, *_), operations = plan.origin(weight)
-            if choice.sections is None and not operations:
-                choice = replace(choice, sections=(plan.styles[target][1][choice.axis],))
             free = [name for name in held if not skip(name)]
             made |= quantised.follow(free, weight, choice, plan.quantization or {}, single)
     return made
@@ -225,15 +214,11 @@ def _choice_of(plan: ModelPlan, name: str, target: str) -> Choice | None:
     if len(whole) < 2 and not known.bias:
         return None
     axis = max(len(whole) + known.axis, 0) if known.axis < 0 else known.axis
-    sections = (whole[axis] // known.sections,) * known.sections if known.sections > 1 else None
+    sections = (whole[axis] // known.sections,) * known.sections
     head, shared = _head(plan, target, style, whole[axis])
     targets, operations = plan.origin(name)
     choice = Choice(name, axis, sections, None, head, shared and not operations, planned=True)
-    if operations:
-        return _before(choice, operations, len(targets), whole)
-    if head and sections is None:
-        return replace(choice, sections=(whole[axis],))
-    return choice
+    return _before(choice, operations, len(targets), whole) if operations else choice
 
 
 def _before(choice: Choice, operations: list[list[Any]], count: int, shape: list[int]) -> Choice:
@@ -250,33 +235,31 @@ def _before(choice: Choice, operations: list[list[Any]], count: int, shape: list
     shape : list of int
         The shape of the parameter.
     """
-    axis, sections, head = choice.axis, choice.sections, choice.head
+    axis, sections, head = choice.axis, choice.sections or (), choice.head
     rank, length = len(shape), shape[axis]
     for operation, *dims in reversed(operations):
         dims = [dim % rank for dim in dims]
-        if operation == "Concatenate":
-            if dims[0] == axis:  # the tensor is one of the sections
-                sections = None
+        if operation in ("Chunk", "Concatenate", "Interleave") and dims[0] != axis:
+            continue  # nothing changes along the axis
+        if operation == "Concatenate":  # the tensor is one of the sections
+            sections = ()
         elif operation == "MergeModulelist" and dims == [0] and axis > 0:
             axis, rank = axis - 1, rank - 1  # the tensor belongs to one expert
         elif operation == "Transpose":
             axis = {dims[0]: dims[1], dims[1]: dims[0]}.get(axis, axis)
-        elif operation == "Chunk" and sections is None:
-            if dims[0] == axis:
-                sections = (length,) * count
-        elif operation == "Interleave" and dims[0] != axis:
-            pass
-        elif operation == "Interleave" and sections in (None, (length // 2,) * 2, (length,) * 2):
-            sections, head = None, 2  # the rows of two sections alternate: keep pairs whole
+        elif operation == "Chunk" and len(sections) < 2:
+            sections = (length,) * count
+        elif operation == "Interleave" and len(sections) < 3:
+            sections, head = (), 2  # the rows of two sections alternate: keep pairs whole
         else:
             rest = f"transformers makes its parameter by {operation}, which parts cannot follow; "
             rest += "give a pattern that says how to split it"
             raise SplitError("files", choice.pattern, rest)
-    return replace(choice, axis=axis, sections=sections, head=head)
+    return replace(choice, axis=axis, sections=sections or None, head=head)
 
 
 def check_shapes(
-    plan: ModelPlan, planned: Mapping[str, Choice], skip: Skip, shapes: Mapping[str, Shape]
+    plan: ModelPlan, planned: Mapping[str, Choice], skip: Skip, files: Iterable[TensorFile]
 ) -> None:
     """Check that a checkpoint fits the model.
 
@@ -287,18 +270,24 @@ def check_shapes(
         The tensors that the plan splits.
     skip : callable
         Tells whether a pattern matches a tensor.
-    shapes : mapping of str to tuple of int
-        The shapes of the whole tensors of the checkpoint.
+    files : iterable of TensorFile
+        The whole files of the checkpoint.
 
     Raises
     ------
     SplitError
-        If a tensor is missing or has another shape.
+        If a tensor is missing, has another shape, or is in two files.
     """
+    shapes: dict[str, Shape] = {}
+    for file in files:
+        for name in file.tensors:
+            if name in shapes:
+                rule = "two files hold it; with a \0tp_plan\0, give the files of one model"
+                raise SplitError("files", shorten(name), rule)
+            shapes[name] = file.tensor(name).shape
     made = {name: [*plan.origin(name)[0]] for name in shapes}
     for weight, held in quantised.modules(shapes).items():
-        if any(map(quantised.is_packed, held)):
-            made[held[0]] += plan.origin(weight)[0]
+        made[held[0]] += plan.origin(weight)[0]
     found = {target for targets in made.values() for target in targets} | {*plan.tied}
     by_pattern = any(plan.styles.keys().isdisjoint(made[name]) and skip(name) for name in made)
 
