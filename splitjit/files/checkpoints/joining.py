@@ -281,11 +281,13 @@ def _plan_parts(
     """Return the split of a whole tensor into parts of these lengths."""
     sections = choice.sections or (sum(lengths),)
     whole = first.resized(choice.axis, sum(sections))
-    refusal = None
-    for rule in _rules(choice, lengths) if own is None else [own]:
+    count, refusal = len(lengths), None
+    each = tuple([length // len(sections) for length in lengths])
+    tried: list[Rule] = [(NUM_OUTPUTS, count), (NUM_SECTIONS, count), (LENGTHS, each)]
+    for rule in tried if own is None else [own]:
         kind, value = rule
         chunk = max(value, 1) if kind == CHUNK and isinstance(value, int) else 0
-        if chunk and {-(-length // chunk) for length in sections} != {len(lengths)}:
+        if chunk and {-(-length // chunk) for length in sections} != {count}:
             continue  # a stranger's record may ask for more parts than fit in memory
         try:
             plan = plan_tensor(whole, file, choice, rule)
@@ -300,12 +302,3 @@ def _plan_parts(
     elif choice.lengths is not None:
         reason = f"must be {list(choice.lengths)}"
     raise SplitError("join", f"lengths {lengths} of sections {sections}", reason)
-
-
-def _rules(choice: Choice, lengths: list[int]) -> list[Rule]:
-    """Return the rules that could make parts of these lengths."""
-    if choice.sections is None:
-        return [(LENGTHS, tuple(lengths))]
-    by_length = tuple([length // len(choice.sections) for length in lengths])
-    count = len(lengths)
-    return [(NUM_OUTPUTS, count), (NUM_SECTIONS, count), (LENGTHS, by_length)]
