@@ -163,11 +163,12 @@ def order(parts: Sequence[Checkpoint]) -> tuple[list[Checkpoint], dict[TensorFil
     if not any(records):
         return index.by_numbers(parts), {}
     by_rank: dict[int, Checkpoint] = {}
-    for part, own in zip(parts, records, strict=True):
+    alike = [[replace(one, rank=0) for one in own.values()] for own in records]
+    for part, own, said in zip(parts, records, alike, strict=True):
         received = f"{parts[0].path} and {part.path}"
-        if bool(own) != bool(records[0]):
+        if bool(said) != bool(alike[0]):
             raise SplitError("join", received, "only one of them says how it was split")
-        if _without_ranks(own) != _without_ranks(records[0]):
+        if said != alike[0]:
             raise SplitError("join", received, "they are parts of two different splits")
         rank, count = next((one.rank, one.count) for one in own.values())
         if (other := by_rank.setdefault(rank, part)) is not part:
@@ -179,10 +180,6 @@ def order(parts: Sequence[Checkpoint]) -> tuple[list[Checkpoint], dict[TensorFil
         raise SplitError("join", f"{len(parts)} of {count} ranks", rule)
     by_file = {file: one for own in records for file, one in own.items()}
     return [by_rank[rank] for rank in range(count)], by_file
-
-
-def _without_ranks(records: dict[TensorFile, Record]) -> list[Record]:
-    return [replace(one, rank=0) for one in records.values()]
 
 
 def _damaged(path: Path, rule: str) -> SplitError:
@@ -243,10 +240,6 @@ def _fits(value: Any, kinds: Kinds, optional: Sequence[str]) -> bool:
     )
 
 
-def _tuples(fields: dict[str, Any]) -> dict[str, Any]:
-    return {key: tuple(one) if isinstance(one, list) else one for key, one in fields.items()}
-
-
 def _record(path: Path, content: dict[str, Any]) -> Record:
     """Check all values of a record."""
     version = content.get("version")
@@ -259,9 +252,8 @@ def _record(path: Path, content: dict[str, Any]) -> Record:
     rules = [(LENGTHS, choice.lengths) for choice in choices.values() if choice and choice.lengths]
     if any(num_parts(one) not in (None, count) for one in [rule, *rules]):
         raise _damaged(path, f"its rule does not make {count} parts")
-    fields = _tuples({**content, "rule": rule, "tensors": choices})
-    del fields["version"]
-    return Record(**fields)
+    del content["version"]
+    return Record(**{**content, "rule": rule, "tensors": choices})
 
 
 def _rule(path: Path, value: dict[str, Any]) -> Rule:
@@ -278,7 +270,8 @@ def _choice(path: Path, name: str, value: Any) -> Choice | None:
         return None
     if not _fits(value, _FIELDS_OF_A_TENSOR, _OPTIONAL_OF_A_TENSOR):
         raise _damaged(path, f"{shorten(value)} does not say how {shorten(name)} is divided")
-    choice = Choice(name, planned=True, **_tuples(value))
+    given = {key: tuple(one) if isinstance(one, list) else one for key, one in value.items()}
+    choice = Choice(name, planned=True, **given)
     if len(choice.heads) != len(choice.sections or ()):
         raise _damaged(path, f"{shorten(name)} has not as many lengths of heads as sections")
     return choice
