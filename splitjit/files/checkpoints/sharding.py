@@ -96,15 +96,15 @@ def plan_parts(
     made_of = checkpoints[0].made_of or index.digest(inputs)
     recorded = options.ranks or any(file.suffix == ".safetensors" for file in inputs)
     blank = Record(made_of, 0, count, rule, {}) if count and recorded else None
-    groups: dict[object, list[TensorFile]] = {}  # the files whose parts have the same names
-    targets: dict[TensorFile, tuple[Path, ...]] = {}
+    # The files whose parts have the same names, by these names; others are alone.
+    groups: dict[tuple[tuple[Path, ...], TensorFile | None], list[TensorFile]] = {}
     for one in checkpoints:
         for file in one.files:
             ranks = range(count if tensors[file] else 0)
-            targets[file] = tuple([_name_part(options, one, file, i) for i in ranks])
-            shared = options.name is not None and targets[file] and file.suffix == ".safetensors"
-            groups.setdefault(targets[file] if shared else file, []).append(file)
-    files = [_plan_file(own, targets[own[0]], tensors, blank) for own in groups.values()]
+            targets = tuple([_name_part(options, one, file, i) for i in ranks])
+            merged = options.name is not None and targets and file.suffix == ".safetensors"
+            groups.setdefault((targets, None if merged else file), []).append(file)
+    files = [_plan_file(own, targets, tensors, blank) for (targets, _), own in groups.items()]
     indexes = _make_indexes(checkpoints, files, count) if options.ranks else []
     planned = plan_writes(checkpoints[0], files, options, options.ranks)
     warnings = tuple(_warnings(planned, inputs, count))
