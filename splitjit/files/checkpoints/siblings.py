@@ -164,12 +164,13 @@ def _cut_alike(*plans: TensorPlan) -> bool:
     fewer.
     """
     long, short = sorted(plans, key=lambda plan: -sum(map(sum, plan.sections)))
-    if long.sections == short.sections:
+    if long.groups == short.groups == 1:
         return True
-    length, count = [sum(map(sum, plan.sections)) for plan in (long, short)]
-    ends = [(_ends(long, part), _ends(short, part)) for part in range(long.count)]
-    pairs = {pair for both in ends for pair in itertools.zip_longest(*both, fillvalue=0)}
-    pairs -= {(0, 0), (length, count)}
+    if [*map(len, long.sections)] != [*map(len, short.sections)]:
+        return False
+    ends = [[*itertools.accumulate(itertools.chain(*plan.sections))] for plan in (long, short)]
+    length, count = ends[0][-1], ends[1][-1]
+    pairs = {*zip(*ends, strict=True)} - {(0, 0), (length, count)}
     if any(0 in pair for pair in pairs):
         return False
     units = {Fraction(*pair) for pair in pairs}
@@ -178,18 +179,6 @@ def _cut_alike(*plans: TensorPlan) -> bool:
         or (length % count > 0 and unit == int(unit) and -(-length // unit) == count)
         for unit in units
     )
-
-
-def _ends(plan: TensorPlan, part: int) -> list[int]:
-    """Return where the ranges of a part begin and end along the axis; adjacent ones are one."""
-    ends: set[int] = set()
-    first = 0
-    for sizes in plan.sections:
-        i = part // plan.copies * len(sizes) // plan.groups
-        start = first + sum(sizes[:i])
-        ends = ends ^ {start} ^ {start + sizes[i]}
-        first += sum(sizes)
-    return sorted(ends)
 
 
 def _how(plan: TensorPlan) -> str:

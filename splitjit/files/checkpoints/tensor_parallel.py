@@ -215,7 +215,7 @@ def _choice_of(plan: ModelPlan, name: str, target: str) -> Choice | None:
         return None
     axis = max(len(whole) + known.axis, 0) if known.axis < 0 else known.axis
     sections = (whole[axis] // known.sections,) * known.sections
-    head, shared = _head(plan, target, style, whole[axis])
+    head, shared = _head(plan, target, style, sections[0])
     targets, operations = plan.origin(name)
     choice = Choice(name, axis, sections, None, head, shared and not operations, planned=True)
     return _before(choice, operations, len(targets), whole) if operations else choice
@@ -336,15 +336,14 @@ def _heads(plan: ModelPlan, path: Sequence[str]) -> tuple[int, int]:
 def _head(plan: ModelPlan, name: str, style: str, length: int) -> tuple[int | None, bool]:
     """Return the length of the heads that no cut may go through, and whether ranks share heads.
 
-    There may be fewer key and value heads than ranks. Then several ranks need each head
-    whole, if ranks compute their own heads.
+    `length` is the length of a section. There may be fewer key and value heads than ranks. Then
+    several ranks need each head whole, if ranks compute their own heads.
     """
     *path, module, _ = ["", *name.split(".")]
     attention = any("attn" in part or "attention" in part.lower() for part in path)
     separate = module in _KEY_VALUE
     fused = "qkv" in module or "query_key_value" in module
     heads = _heads(plan, path)[separate or fused] if attention and _STYLES[style].heads else 0
-    length //= _STYLES[style].sections
     if not heads or length % heads:
         return None, False
     return length // heads, separate and style == "colwise"
