@@ -52,19 +52,15 @@ _PACKED = (".qweight", ".weight_packed")
 _COMPRESSED = "compressed-tensors"
 
 _TENSORS = {
-    "fp8": {"weight": "0 1", "weight_scale_inv": "0b 1b", "activation_scale": "- -"},
-    "fbgemm_fp8": {
-        "weight": "0 1",
-        "weight_scale": "0 -",
-        "input_scale": "- -",
-        "input_scale_ub": "- -",
-    },
+    "fp8": {"weight": "0 1", "weight_scale_inv": "0b 1b"},
+    "fbgemm_fp8": {"weight": "0 1", "weight_scale": "0 -"},
     "gptq": {"qweight": "1 0p", "qzeros": "1p 0g", "scales": "1 0g", "g_idx": "- 0"},
     "awq": {"qweight": "1p 0", "qzeros": "1p 0g", "scales": "1 0g"},
 }
 """For each tensor of a method, the axes of the output and of the input features, - if it has none.
 
 b: blocks of features share an element, g: groups do, p: an element packs the values of several.
+Tensors of one number, such as the scale of all activations, need no entry: each part holds them.
 """
 
 _FORMATS = {"gptq": ("checkpoint_format", "gptq", "gptq_v2"), "awq": ("version", "gemm")}
@@ -72,10 +68,6 @@ _FORMATS = {"gptq": ("checkpoint_format", "gptq", "gptq_v2"), "awq": ("version",
 
 _SCALES = {"tensor": "- -", "channel": "0 -", "group": "0 1g", "block": "0b 1b"}
 """The layouts of the scales of compressed-tensors, by strategy."""
-
-_OTHERS = {"weight_shape": "- -", "weight_g_idx": "- 0", "input_scale": "- -"}
-_OTHERS |= {"output_scale": "- -", "input_zero_point": "- -"}
-"""The layouts of its other tensors."""
 
 
 def modules(names: Iterable[str]) -> dict[str, list[str]]:
@@ -141,7 +133,8 @@ def _compressed(config: Mapping[str, Any], weight: str, side: int) -> Layouts:
     scale = _SCALES.get(scheme.get("strategy"))
     if scale is None:
         return {}
-    held = {**_OTHERS, "weight_scale": scale, "weight_zero_point": scale}
+    held = dict.fromkeys(("weight_scale", "weight_zero_point"), scale)
+    held |= {"weight_g_idx": "- 0", "weight_shape": "- -"}
     if form == "pack-quantized":
         held["weight_packed"] = "0 1p"
         if scale != "- -":  # one element packs the zero points of this many rows
