@@ -270,8 +270,8 @@ def _choice(path: Path, name: str, value: Any) -> Choice | None:
         return None
     if not _fits(value, _FIELDS_OF_A_TENSOR, _OPTIONAL_OF_A_TENSOR):
         raise _damaged(path, f"{shorten(value)} does not say how {shorten(name)} is divided")
-    given = {key: tuple(one) if isinstance(one, list) else one for key, one in value.items()}
-    choice = Choice(name, planned=True, **given)
+    value |= {key: tuple(one) for key, one in value.items() if isinstance(one, list)}
+    choice = Choice(name, planned=True, **value)
     if len(choice.heads) != len(choice.sections or ()):
         raise _damaged(path, f"{shorten(name)} has not as many lengths of heads as sections")
     return choice
