@@ -182,7 +182,9 @@ def save(folder, monkeypatch, method, layers=LAYERS):
             plan[f"layers.0.{name}.bias"] = (style, [m])
     st.save_file(held, folder / "model.safetensors", {"format": "pt"})
     (folder / "config.json").write_text(json.dumps({"quantization_config": config}))
-    model = tensor_parallel.ModelPlan("Model", "model", plan, {"": (16, 4)}, quantization=config)
+    own = {name: ([name], []) for name in (*held, *plan)}
+    heads = {"": (16, 4)}
+    model = tensor_parallel.ModelPlan("Model", "model", plan, heads, own, quantization=config)
     monkeypatch.setattr(tensor_parallel, "load", lambda path, names: model)
     return held
 

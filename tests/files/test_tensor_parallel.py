@@ -147,7 +147,8 @@ def test_a_checkpoint_that_is_not_of_the_model(tmp_path):
 
 
 def plan_of(**styles):
-    return tensor_parallel.ModelPlan("Model", "model", styles, {"": (8, 2)})
+    own = {name: ([name], []) for name in styles}
+    return tensor_parallel.ModelPlan("Model", "model", styles, {"": (8, 2)}, own)
 
 
 STYLES = [
@@ -231,7 +232,7 @@ def test_parameters_of_one_tensor_that_are_split_differently():
 def test_layers_with_different_numbers_of_heads():
     styles = {f"layers.{i}.self_attn.k_proj.weight": ("colwise", [32, 4]) for i in range(2)}
     heads = {"layers.0": (8, 4), "layers.1": (8, 2)}
-    plan = tensor_parallel.ModelPlan("Model", "model", styles, heads)
+    plan = dataclasses.replace(plan_of(**styles), heads=heads)
     made = tensor_parallel.choices(plan, [*styles], lambda name: False)
     assert [choice.head for choice in made.values()] == [8, 16]
 

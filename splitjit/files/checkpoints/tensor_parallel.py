@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -77,11 +77,11 @@ class ModelPlan:
         The numbers of heads and of key-value heads, 0 without attention: those of the model under
         "", and those of modules that have their own numbers, such as ``layers.3`` or CLIP's vision
         model.
+    origins : dict of str to (list, list)
+        For each tensor of the checkpoint, and for each weight that it holds quantised, the
+        parameters that transformers makes of it, and the operations that make them.
     tied : sequence of str
         Parameters that share their data with another one. A checkpoint may lack them.
-    origins : dict of str to (list, list)
-        For each tensor of the checkpoint, the parameters that transformers makes of it,
-        and the operations that make them.
     quantization : dict, optional
         The quantization of the checkpoint, as its configuration describes it.
     preset : bool, default False
@@ -92,14 +92,10 @@ class ModelPlan:
     family: str
     styles: Mapping[str, tuple[str, list[int]]]
     heads: Mapping[str, tuple[int, int]]
+    origins: Mapping[str, tuple[list[str], list[list[Any]]]]
     tied: Sequence[str] = ()
-    origins: Mapping[str, tuple[list[str], list[list[Any]]]] = field(default_factory=dict)
     quantization: Mapping[str, Any] | None = None
     preset: bool = False
-
-    def origin(self, name: str) -> tuple[list[str], list[list[Any]]]:
-        """Return the parameters that a tensor becomes, and the operations."""
-        return self.origins.get(name, ([name], []))
 
 
 def load(config: Path, names: Sequence[str]) -> ModelPlan:
@@ -191,7 +187,7 @@ def _choice(plan: ModelPlan, name: str) -> Choice | None:
 
     If transformers turns it into several parameters, all must be split alike.
     """
-    targets, _ = plan.origin(name)
+    targets, _ = plan.origins[name]
     found = [_choice_of(plan, name, target) for target in targets]
     if any(one != found[0] for one in found):
         rest = f"transformers makes {' and '.join(targets[:4])} of it, and its plan does not split "
@@ -216,7 +212,7 @@ def _choice_of(plan: ModelPlan, name: str, target: str) -> Choice | None:
     axis = max(len(whole) + known.axis, 0) if known.axis < 0 else known.axis
     sections = (whole[axis] // known.sections,) * known.sections
     head, shared = _head(plan, target, style, sections[0])
-    targets, operations = plan.origin(name)
+    targets, operations = plan.origins[name]
     choice = Choice(name, axis, sections, None, head, shared and not operations, planned=True)
     return _before(choice, operations, len(targets), whole) if operations else choice
 
@@ -285,9 +281,9 @@ def check_shapes(
                 rule = "two files hold it; with a \0tp_plan\0, give the files of one model"
                 raise SplitError("files", shorten(name), rule)
             shapes[name] = file.tensor(name).shape
-    made = {name: [*plan.origin(name)[0]] for name in shapes}
+    made = {name: [*plan.origins[name][0]] for name in shapes}
     for weight, held in quantised.modules(shapes).items():
-        made[held[0]] += plan.origin(weight)[0]
+        made[held[0]] += plan.origins[weight][0]
     found = {target for targets in made.values() for target in targets} | {*plan.tied}
     by_pattern = any(plan.styles.keys().isdisjoint(made[name]) and skip(name) for name in made)
 
@@ -304,7 +300,7 @@ def check_shapes(
             rest = has(target, ", or a pattern for the tensor that stands for it")
             raise SplitError("files", f"{target}, missing", rest)
     for name, choice in planned.items():
-        (target, *_), operations = plan.origin(name)
+        (target, *_), operations = plan.origins[name]
         shape, rest = shapes[name], ""
         if choice.block:
             length = sum(choice.sections or ())
