@@ -228,15 +228,16 @@ def operator_for(dtype: Any, is_small: bool) -> Any:
     """
 
     def at_once(plan: Plan, x: Any, out: Any) -> list[Any] | None:
-        if not TORCH.in_reach(x) or x.requires_grad or x.is_nested or x.shape != plan.shape:
+        if not TORCH.in_reach(x) or x.dtype is not dtype or not _is_plain(x):
             return None
-        if x.dtype is not dtype or not (is_small or x.is_contiguous()) or not _is_plain(x):
-            return None
-        targets = own_list(out)
         try:
-            return split_by_operator(x, plan, targets) if _surely_fit(x, plan, targets) else None
+            if x.shape == plan.shape and (is_small or x.is_contiguous()):
+                targets = own_list(out)
+                if _surely_fit(x, plan, targets):
+                    return split_by_operator(x, plan, targets)
         except RuntimeError:  # torch refuses the layout or the storage, or has no memory
-            return None
+            pass
+        return None
 
     return SimpleNamespace(at_once=at_once)
 
@@ -296,19 +297,18 @@ def _surely_fit(x: Any, plan: Plan, tensors: Any) -> bool:
         return False
     if x.requires_grad or not x.is_contiguous():
         return False
-    kinds, dtype, itemsize, start = TORCH.kinds, x.dtype, x.itemsize, x.data_ptr()
-    ranges, is_complex = [(start, start + x.nbytes)], dtype.is_complex
-    row = x.nbytes // max(plan.shape[plan.axis], 1)
-    try:  # in the order in which most tensors fail; each attribute takes about 0.1 us
-        for t, shape, size in zip(tensors, plan.output_shapes, plan.sizes, strict=True):
-            if type(t) not in kinds or t.shape != shape or t.dtype is not dtype or not t.is_cpu:
+    kinds, dtype, start = TORCH.kinds, x.dtype, x.data_ptr()
+    itemsize, is_complex, ranges = dtype.itemsize, dtype.is_complex, [(start, start + x.nbytes)]
+    try:  # in the order in which most tensors fail
+        for t, shape in zip(tensors, plan.output_shapes, strict=True):
+            if type(t) not in kinds or t.dtype is not dtype or not t.is_cpu or t.shape != shape:
                 return False
             if t.requires_grad or not t.is_contiguous() or t.is_neg():
                 return False
             if is_complex and t.is_conj():
                 return False
             t._version  # noqa: B018 - tensors of inference mode have none
-            nbytes, start = row * size, t.data_ptr()
+            start, nbytes = t.data_ptr(), t.nbytes
             if t.storage_offset() * itemsize + nbytes > len(t.untyped_storage()):  # in bytes
                 return False
             ranges.append((start, start + nbytes))
