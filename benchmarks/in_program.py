@@ -47,6 +47,7 @@ def measure(options: argparse.Namespace) -> list[Result]:
         Result(f"{program}, {place}", case, {w: median(m[of] for m in ways[w]) for w in ways})
         for of, place in enumerate(PLACES)
         for (program, case), ways in found.items()
+        if program != "none" or not of  # without a step, the iteration is the split
     ]
 
 
