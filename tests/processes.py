@@ -89,6 +89,17 @@ def assembled(name, code):  # in milliseconds; Numba takes a second
     engine.finalize_object()
     return engine, engine.get_function_address(name)
 
+def link_with(name, address):  # kernels that are linked later call this function by the name
+    from llvmlite.binding import JITLibraryBuilder
+
+    def add_current_process(builder):
+        builder.import_symbol(name, address)
+        return before(builder)
+
+    before, JITLibraryBuilder.add_current_process = (
+        JITLibraryBuilder.add_current_process, add_current_process
+    )
+
 def make_cores():  # before kernels are loaded
     engine, address = assembled("get_affinity", f'''
 declare i8* @memcpy(i8*, i8*, i64)
@@ -97,7 +108,7 @@ define i32 @get_affinity(i32 %thread, i64 %nbytes, i8* %mask) {{
     %copied = call i8* @memcpy(i8* %mask, i8* %cores, i64 128)
     ret i32 128
 }}''')
-    loading.python_functions()["sched_getaffinity"] = address
+    link_with("sched_getaffinity", address)
     return engine
 """
 TWO_CORES = (

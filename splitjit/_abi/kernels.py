@@ -30,33 +30,25 @@ LOOPS = ("plain", "stream", "deinterleave", "transpose")
 JOIN_LOOPS = ("join_plain", "join_stream", "interleave", "join_transpose")
 """The same loops in the other direction, in the same order; all in one object file, "join"."""
 
-ADDRESS, METH_O, METH_FASTCALL = 0x0, 0x8, 0x80
-"""How a function is called: by its address; by Python, with ``(record, x)``; or by Python, with
-``(record, array of arguments, count)``."""
+METH_O, METH_FASTCALL = 0x8, 0x80
+BUILTINS = {"fresh": METH_O, "into": METH_FASTCALL, "lease": METH_O}
+"""The functions that Python calls as builtin functions, and whether with ``(record, x)`` or with
+``(record, array of arguments, count)``. All others are called by their addresses."""
 
-KERNELS: dict[str, dict[str, dict[str, int]]] = {
+KERNELS: dict[str, dict[str, tuple[str, ...]]] = {
     "core": {
-        "core.layouter": {"lay_out": ADDRESS},
-        "core.apart": {"find_shared": ADDRESS},
-        "core.entry": {
-            "fresh": METH_O,
-            "into": METH_FASTCALL,
-        },
-        "core.team": {
-            "share": ADDRESS,
-            "serve": ADDRESS,
-        },
-        "core.blocks": {
-            "lease": METH_O,
-            **dict.fromkeys(("take_block", "free_block", "clear", "give_back"), ADDRESS),
-        },
+        "core.layouter": ("lay_out",),
+        "core.apart": ("find_shared",),
+        "core.entry": ("fresh", "into"),
+        "core.team": ("share", "serve"),
+        "core.blocks": ("lease", "take_block", "free_block", "clear", "give_back"),
     },
-    **{loop: {f"loops.{loop}": {loop: ADDRESS}} for loop in LOOPS},
-    "join": {"loops.join": dict.fromkeys(JOIN_LOOPS, ADDRESS)},
-    "njit_split": {"njit_split": dict.fromkeys(("measure", "make_parts", "copy_parts"), ADDRESS)},
+    **{loop: {f"loops.{loop}": (loop,)} for loop in LOOPS},
+    "join": {"loops.join": JOIN_LOOPS},
+    "njit_split": {"njit_split": ("measure", "make_parts", "copy_parts")},
 }
 """The object files, the modules of `splitjit._kernels` in each, and the C functions that these
-modules export, with how each is called."""
+modules export."""
 
 
 def processor() -> tuple[str, str]:

@@ -27,8 +27,8 @@ from typing import Any
 import numpy as np
 
 from splitjit._abi import structs
-from splitjit._abi.calls import function_of, keep_forever, python_functions
-from splitjit._abi.kernels import KERNELS, LOOPS
+from splitjit._abi.calls import function_of, keep_forever
+from splitjit._abi.kernels import BUILTINS, KERNELS, LOOPS
 from splitjit._abi.structs import WORKS_WITH
 from splitjit._abi.thresholds import THRESHOLDS
 from splitjit._runtime import kernel_files
@@ -295,14 +295,13 @@ def _is_llvm_free() -> bool:
 
 def _link(name: str, code: bytes) -> dict[str, Any]:
     """Link an object into this process for good."""
+    # The process has the functions of C and of Python's C API.
     library = _llvm().JITLibraryBuilder().add_object_img(code).add_current_process()
-    for symbol, address in python_functions().items():
-        library.import_symbol(symbol, address)
-    flags = {key: flags for module in KERNELS[name].values() for key, flags in module.items()}
-    for function in flags:
+    exported = [function for module in KERNELS[name].values() for function in module]
+    for function in exported:
         library.export_symbol(function)
     linked = keep_forever(library.link(_linker(), f"{name}{time.monotonic_ns()}"))
-    functions = {key: function_of(key, linked[key], flags[key]) for key in flags}
+    functions = {key: function_of(key, linked[key], BUILTINS.get(key, 0)) for key in exported}
     if name == "core":
         vars(NATIVE).update(functions)
     elif name in LOOPS:

@@ -23,7 +23,7 @@ from time import perf_counter
 
 import numpy as np
 
-from splitjit._abi.calls import AT, MOST_HELPERS, SPACING, call_without_gil, keep_forever
+from splitjit._abi.calls import AT, MOST_HELPERS, SPACING, WITHOUT_GIL, call, keep_forever
 from splitjit._abi.structs import READS_ARRAYS
 from splitjit._abi.thresholds import THRESHOLDS
 from splitjit._runtime.loading import NATIVE
@@ -142,7 +142,7 @@ def run_loop(loop: int, nbytes: int, arguments: tuple[int, int, int, int]) -> No
         given = np.array(arguments, np.int64)
         runner_on_numba()(loop, min(nbytes // THRESHOLDS.chunk, TEAM.threads), given.ctypes.data)
         return
-    call_without_gil(NATIVE.share, (TEAM.address, loop, nbytes), arguments)
+    call(NATIVE.share, arguments, TEAM.address, loop, nbytes, kind=WITHOUT_GIL)
 
 
 def explain(nbytes: int) -> tuple[int, str]:

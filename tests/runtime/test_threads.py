@@ -16,7 +16,6 @@ pytestmark = needs_kernels
 # a wrong number if the job has other chunks. Its `Arguments`: microseconds, counts, chunks, and a
 # slow chunk with its microseconds.
 SLOW_LOOP = """
-from splitjit._abi.calls import call_without_gil
 LOOP, loop = assembled("loop", '''
 declare i32 @usleep(i32)
 define void @loop(i64 %chunk, i64 %chunks, i64 %arguments) {
@@ -56,7 +55,8 @@ def run_loop(helpers, chunks, microseconds=1000, slow=(0, 0)):
     job = microseconds, counts.ctypes.data, chunks, slow[0] << 32 | slow[1]
     let(allowed=helpers)
     nbytes = chunks * word("CHUNK")
-    call_without_gil(loading.NATIVE.share, (threads.TEAM.address, loop, nbytes), job)
+    team = threads.TEAM.address
+    shared.call(loading.NATIVE.share, job, team, loop, nbytes, kind=shared.WITHOUT_GIL)
     return counts.tolist()
 
 def asks(chunks, *arguments):  # or one call of the loop is for all chunks
@@ -602,13 +602,11 @@ def start_two(function, argument):
     calls.append(argument)
     return start_thread(function, argument) if len(calls) <= 2 else refusal
 
-addresses = loading.python_functions()
-addresses["PyThread_start_new_thread"] = ctypes.cast(start_two, ctypes.c_void_p).value
+link_with("PyThread_start_new_thread", ctypes.cast(start_two, ctypes.c_void_p).value)
 for _ in range(10):
     check()
 assert word("STARTED") == word("ASKED") == 2
 assert len(calls) == 2 + 10 and {*calls} == {threads.TEAM.address}
-addresses = None
 """
     run_helpers(tmp_path, code, cores=8)
 
