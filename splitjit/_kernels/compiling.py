@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
-import types
 from importlib import import_module
 
 from llvmlite import ir
@@ -199,17 +198,6 @@ def jit(function):
     flags = {"nopython": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
     flags |= {"error_model": "numpy", "_nrt": False}
     return _Function(function, {}, flags, pipeline_class=_Pipeline)
-
-
-def jit_all(module):
-    """Return a copy of a module that Python uses, too, whose functions kernels can call."""
-    copied = types.ModuleType(module.__name__)
-    vars(copied).update(vars(module))
-    for name, function in vars(module).items():
-        if isinstance(function, types.FunctionType):
-            ours = types.FunctionType(function.__code__, vars(copied), name)
-            setattr(copied, name, jit(ours))
-    return copied
 
 
 def compile_kernel(name: str) -> bytes:

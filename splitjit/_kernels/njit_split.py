@@ -26,12 +26,11 @@ from splitjit._abi.calls import (
 from splitjit._abi.kernels import LINE
 from splitjit._abi.structs import ACQUIRE, ALLOCATE, GET_DATA, MANAGE_MEMORY, NUMBA
 from splitjit._abi.thresholds import LARGE
-from splitjit._kernels.compiling import jit, jit_all
+from splitjit._kernels.compiling import jit
 from splitjit._kernels.ir.intrinsics import (
     allocate,
     copy_bytes,
     exchange,
-    integers_at,
     out_of_line,
     read_word,
     release,
@@ -43,7 +42,11 @@ from splitjit._kernels.ir.intrinsics import call as call_address
 from splitjit._kernels.ir.records import layout_at, read
 from splitjit._plan import rules
 
-rules = jit_all(rules)
+_wrap_axis = jit(rules.wrap_axis)
+_count_parts = jit(rules.count_parts)
+_check_lengths = jit(rules.check_lengths)
+_lengths_between = jit(rules.lengths_between)
+_size_of_part = jit(rules.size_of_part)
 _most_words = jit(most_words)
 _CALL_WORDS = len(CALL)
 
@@ -67,14 +70,14 @@ def _row_of(rank):
 
 @jit
 def _memory_words(rank, count):
-    """Return the words of a call's memory: the sizes, a word for each cut, the layout record."""
-    return 2 * count + _most_words(rank, count)
+    """Return the words of a call's memory: the sizes, and the layout record."""
+    return count + _most_words(rank, count)
 
 
 @jit
 def _record_of(call):
     """Return the address of the layout record in the call's memory; see `_memory_words`."""
-    return call.memory + WORD * 2 * call.count
+    return call.memory + WORD * call.count
 
 
 # ---- the sizes of the parts ----------------------------------------------------------------
@@ -102,7 +105,7 @@ def measure(address, functions):
     """Compute the sizes of the parts; return 0 or a fault, which is negative if memory runs out."""
     out_of_line()
     call, table = read(Call, address), read(Functions, functions)
-    axis, fault = rules.wrap_axis(call.axis, call.rank)
+    axis, fault = _wrap_axis(call.axis, call.rank)
     if fault:
         return _refuse(address, fault, call.axis, call.rank, call.rank - 1)
     length = words_at(call.x)[NUMBA.shape + axis]
@@ -110,7 +113,7 @@ def measure(address, functions):
     count = call.number + (call.rule == rules.INDICES)
     if call.rule != rules.LENGTHS and call.rule != rules.INDICES:
         value = _integer_at(call.values, call.width)
-        count, fault = rules.count_parts(call.rule, value, length)
+        count, fault = _count_parts(call.rule, value, length)
         if fault:
             if value == MOST and call.width == -WORD:  # it may have been larger
                 value = words_at(call.values)[0]
@@ -124,22 +127,20 @@ def measure(address, functions):
             memory = allocate(nbytes)
     if not memory:
         return -1
-    sizes, order = words_at(memory), words_at(memory + WORD * count)
+    sizes = words_at(memory)
     if call.rule == rules.LENGTHS or call.rule == rules.INDICES:
-        given = sizes if call.rule == rules.LENGTHS else order
         for i in range(call.number):
-            given[i] = _integer_at(call.values + i * call.step, call.width)
+            sizes[i] = _integer_at(call.values + i * call.step, call.width)
         if call.rule == rules.LENGTHS:
-            value, fault = rules.check_lengths(integers_at(memory, count), length, MOST)
+            value, fault = _check_lengths(sizes, count, length, MOST)
         else:
-            cuts = integers_at(memory + WORD * count, call.number)
-            value, fault = rules.lengths_between(cuts, length, integers_at(memory, count))
+            value, fault = _lengths_between(sizes, call.number, length, sizes)
         if fault:
             release(memory)
             return _refuse(address, RULE_FAULT + fault, value, length, count)
     else:
         for i in range(count):
-            sizes[i] = rules.size_of_part(call.rule, value, i, length)
+            sizes[i] = _size_of_part(call.rule, value, i, length)
     words = words_at(address)
     words[CALL.axis], words[CALL.count], words[CALL.memory] = axis, count, memory
     return 0

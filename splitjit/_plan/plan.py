@@ -185,12 +185,12 @@ def sizes_of(shape: Shape, axis: int, rule: Rule, most: int) -> Shape:
         count = len(value) + (kind == rules.INDICES)
         if kind == rules.INDICES:
             lengths = [0] * count
-            number, fault = rules.lengths_between(value, length, lengths)
+            number, fault = rules.lengths_between(value, len(value), length, lengths)
         elif value and sum(value) == length and min(value) >= 0 and count <= most:
             return value  # found by functions in C, faster than by `check_lengths`
         else:
             lengths = list(value)
-            number, fault = rules.check_lengths(lengths, length, sum(value) + len(value))
+            number, fault = rules.check_lengths(lengths, count, length, sum(value) + count)
         value = tuple(lengths)
         if not fault and count > rules.MAX_PARTS:
             fault = rules.TOO_MANY

@@ -111,14 +111,17 @@ def wrap_axis(axis: int, rank: int) -> tuple[int, int]:
 # ---- lengths: each part has its own ------------------------------------------------------
 
 
-def check_lengths(lengths: MutableSequence[int], length: int, most: int) -> tuple[int, int]:
+def check_lengths(
+    lengths: MutableSequence[int], count: int, length: int, most: int
+) -> tuple[int, int]:
     """Replace a length of -1 by the rest of the axis; return a number, and 0 or a fault.
 
-    The number is a negative length, or the sum of the lengths other than -1. The sum stops at
-    `most`, so that it does not overflow in compiled code. A tuple without -1 may be passed, too.
+    The number is a negative length, or the sum of the `count` lengths other than -1. The sum stops
+    at `most`, so that it does not overflow in compiled code.
     """
     total, rest = 0, -1
-    for i, n in enumerate(lengths):
+    for i in range(count):
+        n = lengths[i]
         if n == -1 and rest < 0:
             rest = i
         elif n < 0:
@@ -134,22 +137,22 @@ def check_lengths(lengths: MutableSequence[int], length: int, most: int) -> tupl
 
 
 def lengths_between(
-    indices: Sequence[int], length: int, lengths: MutableSequence[int]
+    indices: Sequence[int], count: int, length: int, lengths: MutableSequence[int]
 ) -> tuple[int, int]:
-    """Write the length of each part between indices; return an index, and 0 or a fault.
+    """Write the length of each part between `count` indices; return an index, and 0 or a fault.
 
     Negative indices count from the end of the axis. Indices beyond an end of the axis are
-    clamped to it. `lengths` has one item more than `indices`.
+    clamped to it. `lengths` has one item more than there are indices, and may be in their place.
     """
     start = 0
-    for i in range(len(indices)):
+    for i in range(count):
         index = indices[i]
         stop = min(max(index + length if index < 0 else index, 0), length)
         if stop < start:
             return index, WRONG_VALUE
         lengths[i] = stop - start
         start = stop
-    lengths[len(indices)] = length - start
+    lengths[count] = length - start
     return 0, 0
 
 

@@ -19,7 +19,6 @@ from splitjit._kernels.ir.llvm import (
     INT32,
     INT64,
     instruction,
-    integer,
     move_word,
     pointer_to,
     prefetch_line,
@@ -45,10 +44,7 @@ def stream_line(builder, target, source):
     move_word(builder, target, source, LINE, True)
 
 
-@instruction
-def prefetch(builder, address):
-    """Fetch a cache line into the L2 cache; an address outside any buffer does no harm."""
-    prefetch_line(builder, address)
+prefetch = instruction(prefetch_line)
 
 
 @intrinsic
@@ -59,22 +55,6 @@ def words_at(typingctx, address):
         return pointer_to(builder, args[0], INT64)
 
     return types.CPointer(types.int64)(types.intp), codegen
-
-
-@intrinsic
-def integers_at(typingctx, address, count):
-    """Return the 8-byte integers at an address as an array that does not own them."""
-    kind = types.Array(types.int64, 1, "C")
-
-    def codegen(context, builder, signature, args):
-        array = context.make_array(kind)(context, builder)
-        array.data = pointer_to(builder, args[0], INT64)
-        array.nitems, array.itemsize = args[1], integer(WORD)
-        array.shape = cgutils.pack_array(builder, [args[1]])
-        array.strides = cgutils.pack_array(builder, [integer(WORD)])
-        return array._getvalue()
-
-    return kind(types.intp, types.intp), codegen
 
 
 @instruction

@@ -71,7 +71,7 @@ def shuffled(builder, a, b, places):
 
 
 def prefetch_line(builder, address):
-    """Fetch a cache line into the L2 cache."""
+    """Fetch a cache line into the L2 cache; an address outside any buffer does no harm."""
     byte = BYTE.as_pointer()
     kind = ir.FunctionType(ir.VoidType(), [byte, INT32, INT32, INT32])
     function = builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
