@@ -12,7 +12,6 @@ from splitjit._abi.calls import (
     CALL,
     MOST,
     OUTS_FAULT,
-    ROW,
     RULE_FAULT,
     SPACING,
     WORD,
@@ -21,6 +20,7 @@ from splitjit._abi.calls import (
     Functions,
     Header,
     LayoutRequest,
+    aligned,
     most_words,
 )
 from splitjit._abi.kernels import LINE
@@ -39,7 +39,7 @@ from splitjit._kernels.ir.intrinsics import (
     words_at,
 )
 from splitjit._kernels.ir.intrinsics import call as call_address
-from splitjit._kernels.ir.records import layout_at, read
+from splitjit._kernels.ir.records import read
 from splitjit._plan import rules
 
 _wrap_axis = jit(rules.wrap_axis)
@@ -47,6 +47,7 @@ _count_parts = jit(rules.count_parts)
 _check_lengths = jit(rules.check_lengths)
 _lengths_between = jit(rules.lengths_between)
 _size_of_part = jit(rules.size_of_part)
+_aligned = jit(aligned)
 _most_words = jit(most_words)
 _CALL_WORDS = len(CALL)
 
@@ -203,12 +204,10 @@ def _new_block(table, nbytes):
 
 
 @jit
-def _write_parts(call, numba, memory, block, is_laid_out):
-    """Write the arrays of the parts, which share a block of memory."""
+def _write_parts(call, numba, memory, block):
+    """Write the arrays of the parts, which lie in a block of memory as `lay_out` places them."""
     out_of_line()
     x, rank, sizes = words_at(call.x), call.rank, words_at(call.memory)
-    layout = layout_at(_record_of(call))
-    row = layout.rows
     array = call.parts
     for i in range(call.count):
         part = words_at(array)
@@ -221,9 +220,7 @@ def _write_parts(call, numba, memory, block, is_laid_out):
         part[NUMBA.memory], part[NUMBA.parent] = memory, 0
         part[NUMBA.items], part[NUMBA.itemsize] = items, x[NUMBA.itemsize]
         part[NUMBA.data] = block
-        if is_laid_out and sizes[i]:  # the layout has no row for an empty part
-            part[NUMBA.data] += words_at(row)[ROW.target_offset]
-            row += layout.row
+        block += _aligned(nbytes)
         if i > 0:
             call_address(numba[ACQUIRE], (memory,))
         array += _row_of(rank)
@@ -249,7 +246,7 @@ def _make_and_copy(call, table):
         return -1
     numba = words_at(table.numba)
     block = -(-call_address(numba[GET_DATA], (memory,)) // LINE) * LINE
-    _write_parts(call, numba, memory, block, nbytes > 0)
+    _write_parts(call, numba, memory, block)
     if nbytes:
         _copy_laid_out(call, table, block)
     return 0

@@ -36,6 +36,7 @@ from splitjit._kernels.ir.llvm import (
 )
 from splitjit._kernels.ir.records import layout_at, part_at, read
 from splitjit._kernels.loops.runs import move_runs
+from splitjit._kernels.loops.transpose import offset_from_line
 
 _AHEAD = 1 << 12  # how many bytes ahead of a load to prefetch
 
@@ -90,16 +91,6 @@ def copy_items(call, layout, first, last, move):
 
 
 @jit
-def _lines_coincide(layout):
-    """Return whether cache lines begin at the same items in all parts."""
-    first = part_at(layout, 0).target_offset
-    for p in range(1, layout.count):
-        if (part_at(layout, p).target_offset - first) % LINE != 0:
-            return False
-    return True
-
-
-@jit
 def deinterleave(task, tasks, arguments):
     """Copy the share of one task; `arguments` is the address of `Arguments`."""
     call = read(Arguments, arguments)
@@ -108,7 +99,8 @@ def deinterleave(task, tasks, arguments):
     first = layout.runs * task // tasks
     last = layout.runs * (task + 1) // tasks
     skew = -(call.target + part.target_offset + first * part.run) % LINE
-    stream = call.stream if skew % part.run == 0 and _lines_coincide(layout) else 0
+    do_lines_coincide = offset_from_line(call, layout, 0, layout.count) >= 0
+    stream = call.stream if skew % part.run == 0 and do_lines_coincide else 0
     if stream:  # the items before the first cache line are copied one by one
         head = min(skew // part.run, last - first)
         copy_items(call, layout, first, first + head, move_runs)

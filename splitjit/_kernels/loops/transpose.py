@@ -100,8 +100,11 @@ def _end_of_band(layout, first):
 
 
 @jit
-def _offset_from_line(call, layout, first, end):
-    """Return the offset within a cache line at which all lines of a band start, or -1."""
+def offset_from_line(call, layout, first, end):
+    """Return the offset within a cache line at which all parts [first, end) start, or -1.
+
+    All lines of the parts start at this offset, too.
+    """
     dims = layout.dims
     offset = (call.target + part_at(layout, first).target_offset) % LINE
     for p in range(first, end):
@@ -127,7 +130,7 @@ def _band_at(call, layout, first, stage):
     lines = (last.source_offset - part.source_offset) // layout.source_strides[dims - 2]
     lines += last.extents[dims - 2]
     run, steps = part.run, part.extents[dims - 1]
-    offset = _offset_from_line(call, layout, first, end)
+    offset = offset_from_line(call, layout, first, end)
     coincide = offset >= 0 and offset % run == 0 and LINE % run == 0
     step = layout.source_strides[dims - 1]
     tiled = has_tiles(run, layout.source_strides[dims - 2], lines)
