@@ -83,12 +83,10 @@ class _Library(AOTCodeLibrary):
             if not isinstance(library, _Library):  # one of Numba's own functions, already compiled
                 code = library._get_module_for_linking()
             module.link_in(code, preserve=True)
-        for function in module.functions:
-            if not function.is_declaration and function.name not in exported:
-                function.linkage = "internal"
-        for variable in module.global_variables:  # Numba's environments, which no kernel uses
-            if not variable.is_declaration:
-                variable.linkage = "internal"
+        # The variables are Numba's environments, which no kernel uses.
+        for value in (*module.functions, *module.global_variables):
+            if not value.is_declaration and value.name not in exported:
+                value.linkage = "internal"
         module.verify()
         # Kernels use vectors where these pay; LLVM's own would not pay.
         options = create_pipeline_tuning_options(speed_level=3)

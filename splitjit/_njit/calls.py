@@ -79,7 +79,7 @@ class _Call:
     def __init__(self, context, builder, kinds, arguments, operator):
         self._context, self._builder = context, builder
         self._lists = []  # released by `answer`
-        context.environment.consts.append(Needed(version()))
+        context.environment.consts.append(Needed())
         self._table = _table(builder)
         theirs = builder.load(self._place(self._table, FUNCTIONS_AT, "version"))
         has_changed = builder.icmp_signed("!=", theirs, integer(version()))

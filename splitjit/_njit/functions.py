@@ -35,12 +35,10 @@ TABLE = keep_forever((ctypes.c_int64 * len(FUNCTIONS_AT))())
 llvm.add_symbol(SYMBOL, ctypes.addressof(TABLE))
 
 
+_FIND_SYMBOL = llvm.ffi.lib._lib.LLVMPY_SearchAddressOfSymbol
+"""LLVM's function behind `llvmlite.binding.address_of_symbol`."""
+
 _NUMBA_LIMIT = ctypes.create_string_buffer(b"get_num_threads")
-
-
-def _find_symbol():
-    """Return LLVM's function behind `llvmlite.binding.address_of_symbol`."""
-    return llvm.ffi.lib._lib.LLVMPY_SearchAddressOfSymbol
 
 
 @functools.cache
@@ -94,7 +92,7 @@ def fill_table():
         **{name: at for name, at in functions.items() if name in Functions._fields},
         loops=ctypes.addressof(LOOPS_AT),
         blocks=POOL.address,
-        find_symbol=ctypes.cast(_find_symbol(), ctypes.c_void_p).value,
+        find_symbol=ctypes.cast(_FIND_SYMBOL, ctypes.c_void_p).value,
         numba_limit=ctypes.addressof(_NUMBA_LIMIT),
         numba=_functions_of_numba(),
         team=TEAM.address,
@@ -106,21 +104,18 @@ def fill_table():
 
 
 class Needed:
-    """A note in compiled code that it needs the functions of one version.
+    """A note in compiled code that it needs the functions of this version.
 
     Numba pickles it into its cache with the code. Unpickling it fills the table. If splitjit has
     changed, it raises an OSError instead, upon which Numba compiles the code again.
     """
 
-    def __init__(self, version):
-        self.version = version
-
     def __reduce__(self):
-        return _load_needed, (self.version,)
+        return _load_needed, (version(),)
 
 
 def _load_needed(needed):
     if needed != version():
         raise OSError("splitjit has changed since this code was compiled")
     fill_table()
-    return Needed(needed)
+    return Needed()

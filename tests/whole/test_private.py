@@ -37,7 +37,7 @@ def address(function):
 def address_of(symbol):
     """Return an address as compiled code of users asks LLVM for it."""
     find = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_char_p)
-    return find(address(functions._find_symbol()))(symbol.encode())
+    return find(address(functions._FIND_SYMBOL))(symbol.encode())
 
 
 MAY_DIFFER = np.intp(0).nbytes != 8 or not getattr(sys, "_is_gil_enabled", lambda: True)()

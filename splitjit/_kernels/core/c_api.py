@@ -160,9 +160,7 @@ def stay_off(core):
     The process may use the cores that its main thread may use at this moment. If somebody limits
     these later, the calling thread obeys as soon as it calls this again.
     """
-    if not _ON_LINUX:
-        return
-    if core < 0:
+    if not _ON_LINUX or core < 0:
         return
     others, own = reserve(_MASK, LINE), reserve(_MASK, LINE)
     if _get_affinity(_process(), _MASK, others) < 0 or _get_affinity(0, _MASK, own) < 0:
