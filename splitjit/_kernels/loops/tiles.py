@@ -8,6 +8,7 @@ not adjacent in the source, or too few for a square, are copied one by one.
 
 from __future__ import annotations
 
+import functools
 from collections import namedtuple
 
 from llvmlite import ir
@@ -44,71 +45,61 @@ Piece = namedtuple("Piece", "source run lines steps line step")
 """Runs to copy: run i of line k is read at ``source + k * line + i * step``."""
 
 
-def _words_mover(back):
-    """Return a function that moves words from a piece to its lines, or back."""
+def _move_piece(back, builder, table, offset, piece, by_steps):
+    """Move the runs of a piece one by one, with ordinary stores: by steps, or by lines.
 
-    @instruction
-    def move_piece(builder, table, offset, piece, by_steps):
-        """Move the runs of a piece one by one, with ordinary stores: by steps, or by lines.
+    Run i of line k lies in the line at the address in word k of the table, plus ``offset +
+    i * run``. A run has less than ``2 * TILE`` bytes. If `back`, runs move from the lines to the
+    piece.
+    """
 
-        Run i of line k lies in the line at the address in word k of the table, plus ``offset +
-        i * run``. A run has less than ``2 * TILE`` bytes.
-        """
+    def move(to, at):
+        move_words(builder, *((at, to) if back else (to, at)), starts, nbytes)
 
-        def move(to, at):
-            move_words(builder, *((at, to) if back else (to, at)), starts, nbytes)
-
-        source, run, lines, steps, line, step = cgutils.unpack_tuple(builder, piece)
-        for nbytes, starts in word_variants(builder, run, TILE):
-            with builder.if_else(by_steps) as (by_step, by_line):
-                with (
-                    by_step,
-                    loop(builder, steps, [offset, source], [run, step]) as (place, first),
-                    loop(builder, lines, [integer(0), first], [integer(1), line]) as (k, at),
-                ):
-                    move(_line_at(builder, table, k, place), at)
-                with (
-                    by_line,
-                    loop(builder, lines, [integer(0), source], [integer(1), line]) as (k, first),
-                ):
-                    to = _line_at(builder, table, k, offset)
-                    size = integer(nbytes) if len(starts) == 1 else run
-                    with loop(builder, steps, [to, first], [size, step]) as (to, at):
-                        move(to, at)
-
-    return move_piece
+    source, run, lines, steps, line, step = cgutils.unpack_tuple(builder, piece)
+    for nbytes, starts in word_variants(builder, run, TILE):
+        with builder.if_else(by_steps) as (by_step, by_line):
+            with (
+                by_step,
+                loop(builder, steps, [offset, source], [run, step]) as (place, first),
+                loop(builder, lines, [integer(0), first], [integer(1), line]) as (k, at),
+            ):
+                move(_line_at(builder, table, k, place), at)
+            with (
+                by_line,
+                loop(builder, lines, [integer(0), source], [integer(1), line]) as (k, first),
+            ):
+                to = _line_at(builder, table, k, offset)
+                size = integer(nbytes) if len(starts) == 1 else run
+                with loop(builder, steps, [to, first], [size, step]) as (to, at):
+                    move(to, at)
 
 
-def _squares_mover(back):
-    """Return a function that transposes squares from a piece to its lines, or back."""
+def _transpose_squares(back, builder, table, offset, piece):
+    """Transpose the squares of a piece: `TILE` bytes of each step, and of each line.
 
-    @instruction
-    def transpose_squares(builder, table, offset, piece):
-        """Transpose the squares of a piece: `TILE` bytes of each step, and of each line.
-
-        A square has ``TILE // itemsize`` lines and steps. The piece has at least that many of both;
-        the last squares repeat lines or steps. Line k lies at the address in word k of the table,
-        plus `offset`. All addresses may have any alignment.
-        """
-        source, itemsize, lines, steps, _, step = cgutils.unpack_tuple(builder, piece)
-        for size in variants(builder, _SIZES[:-1], itemsize):  # one item of TILE is no square
-            places = [integer(i) for i in range(TILE // size)]
-            side = integer(TILE // size)
-            with cgutils.for_range_slice(builder, integer(0), lines, side) as (k, _):
-                k = _least(builder, k, builder.sub(lines, side))
-                column = builder.add(source, builder.mul(k, integer(size)))
-                with cgutils.for_range_slice(builder, integer(0), steps, side) as (i, _):
-                    i = _least(builder, i, builder.sub(steps, side))
-                    place = builder.add(offset, builder.mul(i, integer(size)))
-                    start = builder.add(column, builder.mul(i, step))
-                    ins = [builder.add(start, builder.mul(step, n)) for n in places]
-                    outs = [_line_at(builder, table, builder.add(k, n), place) for n in places]
-                    if back:
-                        ins, outs = outs, ins
-                    for line, target in zip(_transposed(builder, size, ins), outs, strict=True):
-                        store(builder, line, pointer_to(builder, target, line.type), TILE, False)
-
-    return transpose_squares
+    A square has ``TILE // itemsize`` lines and steps. The piece has at least that many of both;
+    the last squares repeat lines or steps. Line k lies at the address in word k of the table, plus
+    `offset`. All addresses may have any alignment. If `back`, squares move from the lines to the
+    piece.
+    """
+    source, itemsize, lines, steps, _, step = cgutils.unpack_tuple(builder, piece)
+    for size in variants(builder, _SIZES[:-1], itemsize):  # one item of TILE is no square
+        places = [integer(i) for i in range(TILE // size)]
+        side = integer(TILE // size)
+        with cgutils.for_range_slice(builder, integer(0), lines, side) as (k, _):
+            k = _least(builder, k, builder.sub(lines, side))
+            column = builder.add(source, builder.mul(k, integer(size)))
+            with cgutils.for_range_slice(builder, integer(0), steps, side) as (i, _):
+                i = _least(builder, i, builder.sub(steps, side))
+                place = builder.add(offset, builder.mul(i, integer(size)))
+                start = builder.add(column, builder.mul(i, step))
+                ins = [builder.add(start, builder.mul(step, n)) for n in places]
+                outs = [_line_at(builder, table, builder.add(k, n), place) for n in places]
+                if back:
+                    ins, outs = outs, ins
+                for line, target in zip(_transposed(builder, size, ins), outs, strict=True):
+                    store(builder, line, pointer_to(builder, target, line.type), TILE, False)
 
 
 @instruction
@@ -232,7 +223,8 @@ def _steps_of(piece, first, last):
 
 def items_mover(back):
     """Return a function that moves a piece to its lines, or back."""
-    move_piece, transpose_squares = _words_mover(back), _squares_mover(back)
+    move_piece = instruction(functools.partial(_move_piece, back))
+    transpose_squares = instruction(functools.partial(_transpose_squares, back))
     move = move_runs_back if back else move_runs
 
     @jit
