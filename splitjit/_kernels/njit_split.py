@@ -70,14 +70,8 @@ def _row_of(rank):
 
 
 @jit
-def _memory_words(rank, count):
-    """Return the words of a call's memory: the sizes, and the layout record."""
-    return count + _most_words(rank, count)
-
-
-@jit
 def _record_of(call):
-    """Return the address of the layout record in the call's memory; see `_memory_words`."""
+    """Return the address of the layout record, which follows the sizes in the call's memory."""
     return call.memory + WORD * call.count
 
 
@@ -121,7 +115,7 @@ def measure(address, functions):
             return _refuse(address, RULE_FAULT + fault, value, length, count)
     memory = 0
     if count <= table.most_parts:
-        nbytes = WORD * _memory_words(call.rank, count)
+        nbytes = WORD * (count + _most_words(call.rank, count))
         memory = allocate(nbytes)
         if not memory:
             call_address(table.clear, (table.blocks,))
@@ -162,14 +156,6 @@ def _request_of(call, table, parts):
 
 
 @jit
-def _find_limit_of_numba(table):
-    """Tell the team where Numba keeps the user's limit on threads, once Numba has started them."""
-    word = table.team + SPACING * AT.numba
-    if read_word(word) == 0:
-        exchange(word, call_address(table.find_symbol, (table.numba_limit,)))
-
-
-@jit
 def _copy_laid_out(call, table, target):
     """Copy as the layout record says, with helpers if they pay.
 
@@ -182,7 +168,10 @@ def _copy_laid_out(call, table, target):
     loop = words_at(table.loops)[header.loop]
     arguments = stored(Arguments(header.stream, target, x[NUMBA.data], record))
     if nbytes >= table.large:
-        _find_limit_of_numba(table)
+        # Once Numba has started its threads, the team must know where the user's limit is.
+        limit = table.team + SPACING * AT.numba
+        if read_word(limit) == 0:
+            exchange(limit, call_address(table.find_symbol, (table.numba_limit,)))
         call_address(table.share, (table.team, loop, nbytes, arguments))
     else:
         call_address(loop, (0, 1, arguments))

@@ -82,8 +82,8 @@ class _Call:
         context.environment.consts.append(Needed())
         self._table = _table(builder)
         theirs = builder.load(self._place(self._table, FUNCTIONS_AT, "version"))
-        has_changed = builder.icmp_signed("!=", theirs, integer(version()))
-        fault = builder.select(has_changed, integer(CHANGED_FAULT), integer(0))
+        has_changed = builder.icmp_signed("!=", theirs, INT64(version()))
+        fault = builder.select(has_changed, INT64(CHANGED_FAULT), INT64(0))
         self._fault = cgutils.alloca_once_value(builder, fault)
         (x_kind, axis_kind, value_kinds), (x, axis, values) = kinds, arguments
         self._rank = without_none(x_kind).ndim
@@ -92,10 +92,10 @@ class _Call:
         x_kind, x = self._given(x_kind, x, "x")
         axis_kind, axis = self._given(axis_kind, axis, "axis")
         self.set("x", self._stored(x))
-        self.set("rank", integer(self._rank))
+        self.set("rank", INT64(self._rank))
         self.set("axis", _word(builder, axis_kind, axis))
         rule = kind_of_rule(operator, dict(zip(NAMES, value_kinds, strict=True)))
-        self.set("rule", integer(rule))
+        self.set("rule", INT64(rule))
         values = cgutils.unpack_tuple(builder, values)
         for kind, value in zip(value_kinds, values, strict=True):
             if is_given(kind):
@@ -118,7 +118,7 @@ class _Call:
             if isinstance(kind, types.BaseTuple):
                 items = cgutils.unpack_tuple(self._builder, value)
                 start = self._stored(cgutils.pack_array(self._builder, items))
-                number = integer(len(items))
+                number = INT64(len(items))
             else:
                 start, number = self._items_of(kind, value)
             self.set("parts", start)
@@ -144,8 +144,8 @@ class _Call:
     def shapes(self, kind):
         """Return the two shapes that follow the fields, as tuples."""
         builder = self._builder
-        places = [integer(len(CALL) + i) for i in range(2 * self._rank)]
-        words = [builder.load(builder.gep(self._words, [integer(0), at])) for at in places]
+        places = [INT64(len(CALL) + i) for i in range(2 * self._rank)]
+        words = [builder.load(builder.gep(self._words, [INT64(0), at])) for at in places]
         both = words[: self._rank], words[self._rank :]
         return [self._context.make_tuple(builder, kind, shape) for shape in both]
 
@@ -170,7 +170,7 @@ class _Call:
         if isinstance(kind, types.Optional):
             optional = self._context.make_helper(builder, kind, value)
             is_none = builder.not_(cgutils.as_bool_bit(builder, optional.valid))
-            fault, before = integer(none_fault(name)), builder.load(self._fault)
+            fault, before = INT64(none_fault(name)), builder.load(self._fault)
             builder.store(builder.select(is_none, fault, before), self._fault)
             return self._given(kind.type, optional.data, name, item_name)
         if plain != kind:
@@ -182,11 +182,11 @@ class _Call:
     def _if_well(self):
         """Begin a branch that is taken if there is no fault."""
         fault = self._builder.load(self._fault)
-        return self._builder.if_then(self._builder.icmp_signed("==", fault, integer(0)))
+        return self._builder.if_then(self._builder.icmp_signed("==", fault, INT64(0)))
 
     def _place(self, words, fields, name):
         """Return the address of a field, in words whose fields have these indices."""
-        return self._builder.gep(words, [integer(0), integer(getattr(fields, name))])
+        return self._builder.gep(words, [INT64(0), INT64(getattr(fields, name))])
 
     def _stored(self, value):
         """Return the address of a value on the stack."""
@@ -198,7 +198,7 @@ class _Call:
         if isinstance(kind, types.BaseTuple):
             items = cgutils.unpack_tuple(builder, value)
             words = [_word(builder, *item) for item in zip(kind, items, strict=True)]
-            number, kind = integer(len(words)), types.intp
+            number, kind = INT64(len(words)), types.intp
             start = self._stored(cgutils.pack_array(builder, words, INT64))
         elif isinstance(kind, types.List | types.ListType):
             start, number = self._items_of(kind, value)
@@ -210,17 +210,12 @@ class _Call:
                 (step,) = cgutils.unpack_tuple(builder, array.strides)
             kind = kind.dtype
         else:
-            start, number = self._stored(value), integer(1)
+            start, number = self._stored(value), INT64(1)
         width = kind.bitwidth // 8
         self.set("values", start)
         self.set("number", number)
-        self.set("step", integer(width) if step is None else step)
-        self.set("width", integer(width if kind.signed else -width))
-
-
-def integer(value):
-    """Return a constant word."""
-    return ir.Constant(INT64, value)
+        self.set("step", INT64(width) if step is None else step)
+        self.set("width", INT64(width if kind.signed else -width))
 
 
 def _copied(values):
@@ -229,21 +224,19 @@ def _copied(values):
 
 def _table(builder):
     """Return the table as a symbol, which LLVM looks up in each process."""
-    try:
-        return builder.module.get_global(SYMBOL)
-    except KeyError:
-        kind = ir.ArrayType(INT64, len(FUNCTIONS_AT))
-        return ir.GlobalVariable(builder.module, kind, SYMBOL)
+    kind = ir.ArrayType(INT64, len(FUNCTIONS_AT))
+    known = builder.module.globals.get(SYMBOL)
+    return known or ir.GlobalVariable(builder.module, kind, SYMBOL)
 
 
 def _word(builder, kind, value):
     """Convert an integer to a word; values above its range become the largest word."""
     if isinstance(kind, types.Omitted):
-        return integer(kind.value)
+        return INT64(kind.value)
     kind = types.unliteral(kind)
     if kind.bitwidth < 64:
         return (builder.sext if kind.signed else builder.zext)(value, INT64)
     if kind.signed:
         return value
-    is_above = builder.icmp_signed("<", value, integer(0))
-    return builder.select(is_above, integer(types.intp.maxval), value)
+    is_above = builder.icmp_signed("<", value, INT64(0))
+    return builder.select(is_above, INT64(types.intp.maxval), value)

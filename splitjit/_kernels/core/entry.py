@@ -42,12 +42,6 @@ _most_words = jit(most_words)
 
 
 @jit
-def _data_of(array):
-    """Return the address of the first element of an ndarray."""
-    return words_at(array)[ARRAY.data]
-
-
-@jit
 def _is_array(call, array, flags):
     """Return whether an object is an array of the expected dtype and rank, with these flags."""
     if words_at(array)[OBJECT_TYPE] != call.array_type:  # only an ndarray has the other fields
@@ -153,7 +147,7 @@ def into(record, arguments, count):
 
     With a loop of a join, copy the arrays to `x`.
     """
-    call, given, done = read(Expected, _data_of(record)), words_at(arguments), 0
+    call, given, done = read(Expected, words_at(record)[ARRAY.data]), words_at(arguments), 0
     if count == 2 and not call.releases_gil:
         done = _into(call, given[0], given[1], call.into)
     elif count == 2:
@@ -181,7 +175,7 @@ def fresh(record, source):
     Return 0 if Python has set an error. Make all objects before reading the data's address: making
     them may start the garbage collector, and a finalizer may change the array.
     """
-    call = read(Expected, _data_of(record))
+    call = read(Expected, words_at(record)[ARRAY.data])
     if not _is_expected(call, source):
         return _nothing(call)
     c_api.increment(call.dtype)

@@ -138,7 +138,7 @@ def relax(builder):
     if machine in ("x86_64", "AMD64"):
         name, values = "llvm.x86.sse2.pause", []
     elif machine in ("aarch64", "arm64", "ARM64"):
-        name, values = "llvm.aarch64.isb", [ir.Constant(INT32, 15)]
+        name, values = "llvm.aarch64.isb", [INT32(15)]
     else:
         return
     kind = ir.FunctionType(ir.VoidType(), [value.type for value in values])

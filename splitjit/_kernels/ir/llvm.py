@@ -32,16 +32,11 @@ def instruction(function):
 
         def codegen(context, builder, signature, args):
             value = function(builder, *args)
-            return integer(0) if value is None else value
+            return INT64(0) if value is None else value
 
         return types.intp(*kinds), codegen
 
     return typed
-
-
-def integer(value):
-    """Return a constant machine integer."""
-    return ir.Constant(INT64, value)
 
 
 def pointer_to(builder, address, element):
@@ -53,8 +48,7 @@ def store(builder, value, pointer, nbytes, stream):
     """Store a value. If `stream`, the store bypasses the cache; the pointer must be aligned."""
     store = builder.store(value, pointer, align=nbytes if stream else 1)
     if stream:
-        one = ir.Constant(INT32, 1)
-        store.set_metadata("nontemporal", builder.module.add_metadata([one]))
+        store.set_metadata("nontemporal", builder.module.add_metadata([INT32(1)]))
 
 
 def move_word(builder, target, source, nbytes, stream):
@@ -76,14 +70,8 @@ def prefetch_line(builder, address):
     kind = ir.FunctionType(ir.VoidType(), [byte, INT32, INT32, INT32])
     function = builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
     to_read, into_l2, of_data = 0, 2, 1
-    hints = [ir.Constant(INT32, value) for value in (to_read, into_l2, of_data)]
+    hints = [INT32(value) for value in (to_read, into_l2, of_data)]
     builder.call(function, [pointer_to(builder, address, BYTE), *hints])
-
-
-def opaque(builder, value):
-    """Return a machine integer whose value is hidden from LLVM's optimizer."""
-    kind = ir.FunctionType(value.type, [value.type])
-    return builder.asm(kind, "", "=r,0", [value], side_effect=False)
 
 
 # ---- loops with a variant for each word size ---------------------------------------------------
@@ -102,7 +90,7 @@ def variants(builder, keys, key):
     switch = builder.switch(key, end)
     for value in keys:
         builder.position_at_end(builder.append_basic_block())
-        switch.add_case(integer(value), builder.block)
+        switch.add_case(INT64(value), builder.block)
         yield value
         builder.branch(end)
     builder.position_at_end(end)
@@ -110,7 +98,7 @@ def variants(builder, keys, key):
 
 def both_ways(builder, flag):
     """Begin a branch for a flag other than 0, and one for 0; yield True, then False."""
-    with builder.if_else(builder.icmp_signed("!=", flag, integer(0))) as branches:
+    with builder.if_else(builder.icmp_signed("!=", flag, INT64(0))) as branches:
         for branch, value in zip(branches, (True, False), strict=True):
             with branch:
                 yield value
@@ -123,11 +111,11 @@ def word_variants(builder, run, widest):
     overlapping words.
     """
     leading_zeros = builder.ctlz(run, ir.Constant(ir.IntType(1), 1))
-    highest_bit = builder.sub(integer(63), leading_zeros)
+    highest_bit = builder.sub(INT64(63), leading_zeros)
     for bit in variants(builder, range(widest.bit_length()), highest_bit):
-        last = builder.sub(run, integer(1 << bit))
+        last = builder.sub(run, INT64(1 << bit))
         for has_two_words in both_ways(builder, last):
-            yield 1 << bit, [integer(0), last] if has_two_words else [integer(0)]
+            yield 1 << bit, [INT64(0), last] if has_two_words else [INT64(0)]
 
 
 @contextlib.contextmanager

@@ -27,7 +27,6 @@ from splitjit._kernels.ir.llvm import (
     INT64,
     both_ways,
     instruction,
-    integer,
     pointer_to,
     prefetch_line,
     shuffled,
@@ -44,7 +43,7 @@ _AHEAD = 1 << 12  # how many bytes ahead of a load to prefetch
 def kinds(builder, parts, itemsize):
     """Begin a branch for each kind, and yield it: a number of parts, and an item size."""
     known = {(n << 8) + size: (n, size) for n, size in INTERLEAVED}
-    for key in variants(builder, known, builder.add(builder.shl(parts, integer(8)), itemsize)):
+    for key in variants(builder, known, builder.add(builder.shl(parts, INT64(8)), itemsize)):
         yield known[key]
 
 
@@ -58,7 +57,7 @@ def _deinterleave_lines(builder, parts, itemsize, targets, step, offset, source,
     for kind in kinds(builder, parts, itemsize):
         for past_cache in both_ways(builder, stream):
             with cgutils.for_range(builder, count) as lines:
-                whole = builder.mul(lines.index, integer(LINE))
+                whole = builder.mul(lines.index, INT64(LINE))
                 start = builder.add(source, builder.mul(whole, parts))
                 line = builder.add(offset, whole)
                 _write_line(builder, kind, targets, step, line, start, past_cache)
@@ -68,7 +67,7 @@ def _write_line(builder, kind, targets, step, offset, source, stream):
     """Copy a line of each part: one load, then one shuffle and one store per part."""
     parts, itemsize = kind
     for k in range(parts):
-        prefetch_line(builder, builder.add(source, integer(_AHEAD + k * LINE)))
+        prefetch_line(builder, builder.add(source, INT64(_AHEAD + k * LINE)))
     items = LINE // itemsize
     whole = ir.VectorType(ir.IntType(8 * itemsize), parts * items)
     value = builder.load(pointer_to(builder, source, whole), align=1)

@@ -14,7 +14,7 @@ from splitjit._abi.calls import ROW, WORD, Arguments
 from splitjit._abi.kernels import LINE, PAGE
 from splitjit._kernels.compiling import jit
 from splitjit._kernels.ir.intrinsics import copy_bytes, fence, move_line, out_of_line, reserve
-from splitjit._kernels.ir.llvm import INT64, instruction, integer, pointer_to, shuffled, store
+from splitjit._kernels.ir.llvm import INT64, instruction, pointer_to, shuffled, store
 from splitjit._kernels.ir.records import layout_at, part_at, read
 from splitjit._kernels.loops.deinterleave import copy_items, kinds
 from splitjit._kernels.loops.plain import copy_blocks
@@ -104,7 +104,7 @@ def _interleave_lines(builder, parts, itemsize, targets, step, offset, whole, co
     """Copy the next `count` cache lines of each part; see `deinterleave.py` for the arguments."""
     for kind in kinds(builder, parts, itemsize):
         with cgutils.for_range(builder, count) as each:
-            start = builder.mul(each.index, integer(LINE))
+            start = builder.mul(each.index, INT64(LINE))
             to = builder.add(whole, builder.mul(start, parts))
             _read_line(builder, kind, targets, step, builder.add(offset, start), to)
 
@@ -139,7 +139,7 @@ def _read_line(builder, kind, targets, step, offset, whole):
     for k in range(parts):
         places = range(k * LINE // _LANE, (k + 1) * LINE // _LANE)
         line = joined(builder, [lanes[place % parts][place // parts] for place in places])
-        target = pointer_to(builder, builder.add(whole, integer(k * LINE)), kind)
+        target = pointer_to(builder, builder.add(whole, INT64(k * LINE)), kind)
         store(builder, line, target, LINE, False)
 
 

@@ -27,7 +27,7 @@ from splitjit._kernels.ir.intrinsics import (
     reserve,
     stream_line,
 )
-from splitjit._kernels.ir.llvm import instruction, integer, loop, pointer_to, store, variants
+from splitjit._kernels.ir.llvm import INT64, instruction, loop, pointer_to, store, variants
 from splitjit._kernels.ir.records import layout_at, part_at, read
 from splitjit._kernels.loops.plain import blocks_of, copy_range, runs_at, start_of
 from splitjit._kernels.loops.runs import move_runs, stream_runs
@@ -49,12 +49,12 @@ def _collect_lines(builder, target, source, run, count, source_step):
     """
     for nbytes in variants(builder, _COLLECTED, run):
         word, words = ir.IntType(8 * nbytes), LINE // nbytes
-        kind, step = ir.VectorType(word, words), builder.mul(source_step, integer(words))
-        with loop(builder, count, [target, source], [integer(LINE), step]) as (to, at):
+        kind, step = ir.VectorType(word, words), builder.mul(source_step, INT64(words))
+        with loop(builder, count, [target, source], [INT64(LINE), step]) as (to, at):
             line = ir.Constant(kind, ir.Undefined)
             for i in range(words):
                 item = builder.load(pointer_to(builder, at, word), align=1)
-                line = builder.insert_element(line, item, integer(i))
+                line = builder.insert_element(line, item, INT64(i))
                 at = builder.add(at, source_step)
             store(builder, line, pointer_to(builder, to, kind), LINE, True)
 

@@ -22,10 +22,8 @@ from splitjit._kernels.ir.llvm import (
     INT64,
     both_ways,
     instruction,
-    integer,
     loop,
     move_words,
-    opaque,
     pointer_to,
     prefetch_line,
     shuffled,
@@ -62,15 +60,15 @@ def _move_piece(back, builder, table, offset, piece, by_steps):
             with (
                 by_step,
                 loop(builder, steps, [offset, source], [run, step]) as (place, first),
-                loop(builder, lines, [integer(0), first], [integer(1), line]) as (k, at),
+                loop(builder, lines, [INT64(0), first], [INT64(1), line]) as (k, at),
             ):
                 move(_line_at(builder, table, k, place), at)
             with (
                 by_line,
-                loop(builder, lines, [integer(0), source], [integer(1), line]) as (k, first),
+                loop(builder, lines, [INT64(0), source], [INT64(1), line]) as (k, first),
             ):
                 to = _line_at(builder, table, k, offset)
-                size = integer(nbytes) if len(starts) == 1 else run
+                size = INT64(nbytes) if len(starts) == 1 else run
                 with loop(builder, steps, [to, first], [size, step]) as (to, at):
                     move(to, at)
 
@@ -85,14 +83,14 @@ def _transpose_squares(back, builder, table, offset, piece):
     """
     source, itemsize, lines, steps, _, step = cgutils.unpack_tuple(builder, piece)
     for size in variants(builder, _SIZES[:-1], itemsize):  # one item of TILE is no square
-        places = [integer(i) for i in range(TILE // size)]
-        side = integer(TILE // size)
-        with cgutils.for_range_slice(builder, integer(0), lines, side) as (k, _):
+        places = [INT64(i) for i in range(TILE // size)]
+        side = INT64(TILE // size)
+        with cgutils.for_range_slice(builder, INT64(0), lines, side) as (k, _):
             k = _least(builder, k, builder.sub(lines, side))
-            column = builder.add(source, builder.mul(k, integer(size)))
-            with cgutils.for_range_slice(builder, integer(0), steps, side) as (i, _):
+            column = builder.add(source, builder.mul(k, INT64(size)))
+            with cgutils.for_range_slice(builder, INT64(0), steps, side) as (i, _):
                 i = _least(builder, i, builder.sub(steps, side))
-                place = builder.add(offset, builder.mul(i, integer(size)))
+                place = builder.add(offset, builder.mul(i, INT64(size)))
                 start = builder.add(column, builder.mul(i, step))
                 ins = [builder.add(start, builder.mul(step, n)) for n in places]
                 outs = [_line_at(builder, table, builder.add(k, n), place) for n in places]
@@ -119,31 +117,32 @@ def _transpose_tiles(builder, table, offset, ahead, piece, block, stream):
     for size in variants(builder, _SIZES, itemsize):
         # Steps and lines of a tile, which prefetches as many steps as it has lines. The tiles that
         # share cache lines have as many lines together as a tile has steps.
-        tile, width = integer(LINE // size), integer(TILE // size)
+        tile, width = INT64(LINE // size), INT64(TILE // size)
         with (
-            cgutils.for_range_slice(builder, integer(0), lines, tile) as (first, _),
-            cgutils.for_range_slice(builder, integer(0), steps, block) as (start, _),
+            cgutils.for_range_slice(builder, INT64(0), lines, tile) as (first, _),
+            cgutils.for_range_slice(builder, INT64(0), steps, block) as (start, _),
         ):
             count = builder.udiv(_least(builder, builder.sub(steps, start), block), tile)
             begin = builder.add(source, builder.mul(start, step))
-            place = builder.add(offset, builder.mul(start, integer(size)))
-            shift = builder.add(builder.mul(start, step), builder.mul(first, integer(size)))
-            strides = [integer(LINE), builder.mul(step, tile), builder.mul(step, width)]
+            place = builder.add(offset, builder.mul(start, INT64(size)))
+            shift = builder.add(builder.mul(start, step), builder.mul(first, INT64(size)))
+            strides = [INT64(LINE), builder.mul(step, tile), builder.mul(step, width)]
             fetch = cgutils.alloca_once_value(builder, builder.add(ahead, shift))
             end = _least(builder, builder.add(first, tile), lines)
             with cgutils.for_range_slice(builder, first, end, width) as (k, _):
                 line = _least(builder, k, builder.sub(lines, width))
                 skip = builder.sub(k, line)
-                words = builder.add(table, builder.mul(line, integer(WORD)))
-                column = builder.add(begin, builder.mul(line, integer(size)))
+                words = builder.add(table, builder.mul(line, INT64(WORD)))
+                column = builder.add(begin, builder.mul(line, INT64(size)))
                 values = [place, column, builder.load(fetch)]
                 with loop(builder, count, values, strides) as (to, at, near):
-                    # LLVM would compute the addresses of the next tile's steps early, in more
-                    # registers than there are, which makes the loop slower.
-                    at = opaque(builder, at)
+                    # With a value that it cannot know, LLVM does not compute the addresses of the
+                    # next tile's steps early, in more registers than there are.
+                    kind = ir.FunctionType(INT64, [INT64])
+                    at = builder.asm(kind, "", "=r,0", [at], side_effect=False)
                     for i in range(TILE // size):
-                        prefetch_line(builder, builder.add(near, builder.mul(step, integer(i))))
-                    places = [builder.mul(step, integer(i)) for i in range(LINE // size)]
+                        prefetch_line(builder, builder.add(near, builder.mul(step, INT64(i))))
+                    places = [builder.mul(step, INT64(i)) for i in range(LINE // size)]
                     rows = _transposed(builder, size, [builder.add(at, to) for to in places])
                     _store_lines(builder, rows, words, to, skip, stream)
                 fetched = builder.mul(count, strides[-1])
@@ -152,7 +151,7 @@ def _transpose_tiles(builder, table, offset, ahead, piece, block, stream):
 
 def _line_at(builder, table, line, offset):
     """Return the address in word `line` of a table, plus an offset."""
-    place = builder.add(table, builder.mul(line, integer(WORD)))
+    place = builder.add(table, builder.mul(line, INT64(WORD)))
     return builder.add(builder.load(pointer_to(builder, place, INT64)), offset)
 
 
@@ -164,10 +163,8 @@ def _store_lines(builder, lines, table, offset, skip, stream):
     """Store all lines of a tile but the first `skip`; see `_transpose_tiles` for `stream`."""
     for past_cache in both_ways(builder, stream):
         for k, line in enumerate(lines):
-            with builder.if_then(builder.icmp_signed(">=", integer(k), skip)):
-                target = pointer_to(
-                    builder, _line_at(builder, table, integer(k), offset), line.type
-                )
+            with builder.if_then(builder.icmp_signed(">=", INT64(k), skip)):
+                target = pointer_to(builder, _line_at(builder, table, INT64(k), offset), line.type)
                 store(builder, line, target, LINE, past_cache)
 
 
@@ -206,12 +203,6 @@ def joined(builder, vectors):
             for a, b in zip(vectors[::2], vectors[1::2], strict=True)
         ]
     return vectors[0]
-
-
-@jit
-def has_tiles(run, line, lines):
-    """Return whether lines are adjacent power-of-two items, and enough to fill a tile."""
-    return line == run and lines * run >= TILE and TILE % run == 0
 
 
 @jit

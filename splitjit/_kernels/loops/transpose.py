@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections import namedtuple
 
 from splitjit._abi.calls import WORD, Arguments
-from splitjit._abi.kernels import LINE, PAGE
+from splitjit._abi.kernels import LINE, PAGE, TILE
 from splitjit._kernels.compiling import jit
 from splitjit._kernels.ir.intrinsics import (
     allocate,
@@ -39,7 +39,7 @@ from splitjit._kernels.ir.intrinsics import (
 )
 from splitjit._kernels.ir.records import layout_at, part_at, read
 from splitjit._kernels.loops.runs import stream_runs
-from splitjit._kernels.loops.tiles import Piece, has_tiles, write_piece
+from splitjit._kernels.loops.tiles import Piece, write_piece
 
 _STRIP = 1 << 7
 """Source bytes of a strip per step; also the most lines of a strip."""
@@ -127,13 +127,14 @@ def _band_at(call, layout, first, stage):
     dims = layout.dims
     end = _end_of_band(layout, first)
     part, last = part_at(layout, first), part_at(layout, end - 1)
-    lines = (last.source_offset - part.source_offset) // layout.source_strides[dims - 2]
+    line, step = layout.source_strides[dims - 2], layout.source_strides[dims - 1]
+    lines = (last.source_offset - part.source_offset) // line
     lines += last.extents[dims - 2]
     run, steps = part.run, part.extents[dims - 1]
     offset = offset_from_line(call, layout, first, end)
     coincide = offset >= 0 and offset % run == 0 and LINE % run == 0
-    step = layout.source_strides[dims - 1]
-    tiled = has_tiles(run, layout.source_strides[dims - 2], lines)
+    # Lines must be adjacent power-of-two items, and enough to fill a tile.
+    tiled = line == run and lines * run >= TILE and TILE % run == 0
     tiled = tiled and (stage != 0 or run <= _TILED or step % _CONFLICT == 0)
     direct = stage == 0 or (coincide and tiled)
     early = offset // run if coincide else 0
