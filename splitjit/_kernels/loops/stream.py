@@ -130,13 +130,10 @@ def stream(task, tasks, arguments):
     layout = layout_at(call.layout)
     stage = reserve(PAGE, PAGE)  # no larger, because the stack of a thread may have only 32 KB
     blocks, nbytes = blocks_of(layout, tasks)
-    row = 0
-    for p in range(layout.count):
-        row += part_at(layout, p).run
     # If the runs of all parts are contiguous, prefetch them one block ahead, in order: each part
     # reads them in strides that the hardware prefetcher does not predict.
     ahead = 0
-    if layout.runs and layout.dims == 1 and layout.source_strides[0] == row:
+    if layout.runs and layout.dims == 1 and layout.runs * layout.source_strides[0] == nbytes:
         ahead = call.source + part_at(layout, 0).source_offset
         ahead += nbytes // (tasks * blocks) * (task * blocks + 1)
     for block in range(task * blocks, (task + 1) * blocks):
