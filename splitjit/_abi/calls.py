@@ -188,8 +188,8 @@ Two shapes follow, as words: what a given part has and should have, for the text
 Functions = namedtuple(
     "Functions",
     "version measure make_parts copy_parts lay_out find_shared loops share team take_block "
-    "free_block clear blocks numba find_symbol numba_limit stream_short_runs stream_long_runs "
-    "large most_parts",
+    "free_block clear blocks new_mem_info find_symbol numba_limit stream_short_runs "
+    "stream_long_runs large most_parts",
 )
 """The table that users' compiled code calls through.
 
@@ -208,8 +208,8 @@ take_block, free_block, clear
     The addresses of the functions of `splitjit._kernels.core.blocks`.
 blocks
     The address of the block record.
-numba
-    The address of Numba's struct `NRT_api_functions`.
+new_mem_info
+    The address of Numba's function that allocates memory with a `MemInfo` before it.
 find_symbol, numba_limit
     The addresses of LLVM's function that finds the address of a symbol, and of the symbol of
     Numba's `get_num_threads`, which exists once Numba has started its threads.

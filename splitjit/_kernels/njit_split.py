@@ -24,10 +24,11 @@ from splitjit._abi.calls import (
     most_words,
 )
 from splitjit._abi.kernels import LINE
-from splitjit._abi.structs import ACQUIRE, ALLOCATE, GET_DATA, MANAGE_MEMORY, NUMBA
+from splitjit._abi.structs import MEM_INFO, NUMBA
 from splitjit._abi.thresholds import LARGE
 from splitjit._kernels.compiling import jit
 from splitjit._kernels.ir.intrinsics import (
+    add_to,
     allocate,
     copy_bytes,
     exchange,
@@ -182,18 +183,21 @@ def _copy_laid_out(call, table, target):
 
 @jit
 def _new_block(table, nbytes):
-    """Return Numba's record of new memory, which has one reference; 0 if memory runs out."""
-    numba = words_at(table.numba)
+    """Return Numba's `MemInfo` of new memory, which has one reference; 0 if memory runs out."""
     if nbytes < LARGE:
-        memory = call_address(numba[ALLOCATE], (nbytes + LINE,))  # with room to align the block
+        memory = call_address(table.new_mem_info, (nbytes + LINE,))  # with room to align the block
         if memory:
             return memory
     block = call_address(table.take_block, (nbytes, table.blocks))
-    return call_address(numba[MANAGE_MEMORY], (block, table.free_block)) if block else 0
+    memory = call_address(table.new_mem_info, (0,)) if block else 0
+    if memory:
+        words = words_at(memory)
+        words[MEM_INFO.free], words[MEM_INFO.data] = table.free_block, block
+    return memory
 
 
 @jit
-def _write_parts(call, numba, memory, block):
+def _write_parts(call, memory, block):
     """Write the arrays of the parts, which lie in a block of memory as `lay_out` places them."""
     out_of_line()
     x, rank, sizes = words_at(call.x), call.rank, words_at(call.memory)
@@ -210,9 +214,8 @@ def _write_parts(call, numba, memory, block):
         part[NUMBA.items], part[NUMBA.itemsize] = items, x[NUMBA.itemsize]
         part[NUMBA.data] = block
         block += _aligned(nbytes)
-        if i > 0:
-            call_address(numba[ACQUIRE], (memory,))
         array += _row_of(rank)
+    add_to(memory + WORD * MEM_INFO.references, call.count - 1)
 
 
 @jit
@@ -233,9 +236,8 @@ def _make_and_copy(call, table):
     memory = _new_block(table, block)
     if not memory:
         return -1
-    numba = words_at(table.numba)
-    block = -(-call_address(numba[GET_DATA], (memory,)) // LINE) * LINE
-    _write_parts(call, numba, memory, block)
+    block = -(-words_at(memory)[MEM_INFO.data] // LINE) * LINE
+    _write_parts(call, memory, block)
     if nbytes:
         _copy_laid_out(call, table, block)
     return 0

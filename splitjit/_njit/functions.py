@@ -18,7 +18,7 @@ from numba.core.runtime import _nrt_python
 
 from splitjit._abi.calls import FUNCTIONS_AT, WORD, Functions, keep_forever
 from splitjit._abi.kernels import KERNELS
-from splitjit._abi.structs import ACQUIRE, ALLOCATE, GET_DATA, MANAGE_MEMORY, RELEASE, WORKS_WITH
+from splitjit._abi.structs import MEM_INFO, WORKS_WITH
 from splitjit._abi.thresholds import THRESHOLDS
 from splitjit._copy.buffers import POOL
 from splitjit._plan.arguments import MOST_IN_MEMORY
@@ -48,35 +48,19 @@ def version():
     return int.from_bytes(digest[:8], "little", signed=True)
 
 
-def _functions_of_numba():
-    """Return the address of Numba's table of C functions; refuse a Numba with another table.
-
-    Numba also has three of the functions by name. Two others must do what we need with arguments
-    that are harmless to each of the rest: a record of memory, and an allocator.
-    """
-    word = ctypes.c_int64
+def _new_mem_info():
+    """Return the address of Numba's function; refuse a Numba with another struct `MemInfo`."""
+    word, helpers = ctypes.c_int64, _nrt_python.c_helpers
     kind = ctypes.CFUNCTYPE(word, word, word)
-    helpers = _nrt_python.c_helpers
-    table = kind(helpers["get_api"])(0, 0)
-    places = [word.from_address(table + WORD * i).value for i in range(GET_DATA + 1)]
-    names = {ALLOCATE: "MemInfo_alloc", RELEASE: "MemInfo_release", GET_DATA: "MemInfo_data"}
-    fits = all(places[i] == helpers.get(name) for i, name in names.items())
-    if fits:
-        room = (word * 64)()
-        make = kind(lambda *_: ctypes.addressof(room))
-        allocator = ctypes.addressof(make)  # where its address is
-        memory = kind(places[ALLOCATE])(WORD, 0)
-        kind(places[ACQUIRE])(memory, allocator)
-        fits = word.from_address(memory).value == 2  # references
-    if fits:
-        managed = kind(places[MANAGE_MEMORY])(memory, allocator)
-        fits = kind(places[GET_DATA])(managed, 0) == memory
-    if not fits:
-        raise TypingError(f"Numba {numba.__version__} has other C functions. {WORKS_WITH}")
-    kind(helpers["Free"])(managed, 0)
-    for _ in range(2):
-        kind(places[RELEASE])(memory, 0)
-    return table
+    free = kind(lambda *given: 0)
+    address = ctypes.cast(free, ctypes.c_void_p).value
+    memory = kind(helpers["MemInfo_alloc_dtor"])(WORD, address)
+    found = [word.from_address(memory + WORD * i).value for i in MEM_INFO]
+    del found[MEM_INFO.free]  # Numba's own, which calls ours; no other word is unknown
+    if found != [1, address, kind(helpers["MemInfo_data"])(memory, 0), WORD]:
+        raise TypingError(f"Numba {numba.__version__} has another struct MemInfo. {WORKS_WITH}")
+    kind(helpers["MemInfo_release"])(memory, 0)
+    return helpers["MemInfo_alloc"]
 
 
 def fill_table():
@@ -94,7 +78,7 @@ def fill_table():
         blocks=POOL.address,
         find_symbol=ctypes.cast(_FIND_SYMBOL, ctypes.c_void_p).value,
         numba_limit=ctypes.addressof(_NUMBA_LIMIT),
-        numba=_functions_of_numba(),
+        new_mem_info=_new_mem_info(),
         team=TEAM.address,
         stream_short_runs=THRESHOLDS.stream_from[0],
         stream_long_runs=THRESHOLDS.stream_from[1],

@@ -3,6 +3,7 @@
 import ctypes
 import functools
 import importlib
+import itertools
 import sys
 
 import numba
@@ -53,9 +54,9 @@ PRIVATE = {
         "_njit.calls", "compiled code of users cannot split",
         lambda: attribute("numba.core.environment:Environment")({}).consts == [],
     ),
-    "NRT_get_api and others": (
+    "NRT_MemInfo_alloc and others": (
         "_njit.functions", "compiled code of users cannot split",
-        lambda: {"get_api", "Free", "MemInfo_alloc", "MemInfo_data", "MemInfo_release"}
+        lambda: {f"MemInfo_{name}" for name in ("alloc", "alloc_dtor", "data", "release")}
         <= {*attribute("numba.core.runtime:_nrt_python.c_helpers")},
     ),
     "llvmlite.binding.ffi.lib._lib.LLVMPY_SearchAddressOfSymbol": (
@@ -109,23 +110,32 @@ def test_nothing_is_compiled_for_big_endian_processors(monkeypatch):
         structs.check_numba()
 
 
-@pytest.mark.parametrize(
-    "swapped", [(0, 1), (0, 4), (1, 2), (1, 3), (2, 3), (3, 4), (2, 4), (4, 5)]
-)
-def test_a_numba_with_another_table_of_functions_does_not_fit(swapped, monkeypatch):
-    """The table has allocate, allocate_external, manage_memory, acquire, release and get_data."""
-    from splitjit._njit import functions
-
-    helpers, words = attribute("numba.core.runtime:_nrt_python.c_helpers"), ctypes.c_int64 * 6
-    get_api = ctypes.CFUNCTYPE(ctypes.c_int64)
-    other = words.from_buffer_copy(words.from_address(get_api(helpers["get_api"])()))
+@pytest.mark.parametrize("swapped", itertools.combinations(range(5), 2))
+def test_a_numba_with_another_struct_of_memory_does_not_fit(swapped, monkeypatch):
+    """The struct has references, what frees the data, its argument, the data, and its bytes."""
+    helpers, word = attribute("numba.core.runtime:_nrt_python.c_helpers"), ctypes.c_int64
+    kind = ctypes.CFUNCTYPE(word, word, word)
+    allocate, data_of = (kind(helpers[f"MemInfo_{name}"]) for name in ("alloc_dtor", "data"))
     i, j = swapped
-    other[i], other[j] = other[j], other[i]
-    fake = get_api(lambda: ctypes.addressof(other))
-    monkeypatch.setitem(helpers, "get_api", ctypes.cast(fake, ctypes.c_void_p).value)
+    data = []
+
+    @kind
+    def allocate_other(nbytes, free):
+        memory = allocate(nbytes, free)
+        data.append(data_of(memory, 0))
+        words = (word * 5).from_address(memory)
+        words[i], words[j] = words[j], words[i]
+        return memory
+
+    @kind
+    def data_of_other(memory, _):
+        return data[-1]
+
+    monkeypatch.setitem(helpers, "MemInfo_alloc_dtor", address(allocate_other))
+    monkeypatch.setitem(helpers, "MemInfo_data", address(data_of_other))
     monkeypatch.setattr(functions, "TABLE", [0] * len(functions.TABLE))  # not filled yet
     x = np.zeros((4, *[1] * (6 + 6 * i + j)))  # Numba types a call of `split` once for a rank
-    with pytest.raises(TypingError, match="has other C functions. splitjit works with"):
+    with pytest.raises(TypingError, match="has another struct MemInfo. splitjit works with"):
         numba.njit(lambda x: splitjit.split(x, 2))(x)
 
 
