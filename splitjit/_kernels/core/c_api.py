@@ -162,13 +162,8 @@ def stay_off(core):
     """
     if not _ON_LINUX or core < 0:
         return
-    others, own = reserve(_MASK, LINE), reserve(_MASK, LINE)
-    if _get_affinity(_process(), _MASK, others) < 0 or _get_affinity(0, _MASK, own) < 0:
+    others = reserve(_MASK, LINE)
+    if _get_affinity(_process(), _MASK, others) < 0:
         return
     words_at(others)[core // 64] &= ~(1 << core % 64)
-    cores = changes = 0
-    for i in range(_MASK // WORD):
-        cores |= words_at(others)[i]
-        changes |= words_at(others)[i] ^ words_at(own)[i]
-    if cores and changes:
-        _set_affinity(0, _MASK, others)
+    _set_affinity(0, _MASK, others)  # changes nothing if there is no other core
