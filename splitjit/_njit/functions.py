@@ -56,7 +56,7 @@ def _new_mem_info():
     address = ctypes.cast(free, ctypes.c_void_p).value
     memory = kind(helpers["MemInfo_alloc_dtor"])(WORD, address)
     found = [word.from_address(memory + WORD * i).value for i in MEM_INFO]
-    del found[MEM_INFO.free]  # Numba's own, which calls ours; no other word is unknown
+    del found[MEM_INFO.free]  # the address of a function of Numba that calls ours
     if found != [1, address, kind(helpers["MemInfo_data"])(memory, 0), WORD]:
         raise TypingError(f"Numba {numba.__version__} has another struct MemInfo. {WORKS_WITH}")
     kind(helpers["MemInfo_release"])(memory, 0)
