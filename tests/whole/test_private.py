@@ -110,7 +110,7 @@ def test_nothing_is_compiled_for_big_endian_processors(monkeypatch):
         structs.check_numba()
 
 
-@pytest.mark.parametrize("swapped", itertools.combinations(range(5), 2))
+@pytest.mark.parametrize("swapped", [*itertools.combinations(range(5), 2)])
 def test_a_numba_with_another_struct_of_memory_does_not_fit(swapped, monkeypatch):
     """The struct has references, what frees the data, its argument, the data, and its bytes."""
     helpers, word = attribute("numba.core.runtime:_nrt_python.c_helpers"), ctypes.c_int64
