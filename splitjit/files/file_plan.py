@@ -30,10 +30,9 @@ class TensorPlan:
     sections : tuple of tuple of int
         The lengths of the pieces along the axis, section by section. A tensor that is
         not fused has one section, and a tensor that is copied has none. If a section has
-        fewer pieces than another one, several parts hold the same piece of it.
-    copies : int
-        Number of consecutive parts that are equal. A tensor that is copied has as many
-        copies as there are parts.
+        fewer pieces than there are parts, several consecutive parts hold the same piece.
+    count : int
+        Number of parts.
     choice : Choice, optional
         How the pattern or the plan divides the tensor, with all lengths. None if it is copied.
     """
@@ -42,7 +41,7 @@ class TensorPlan:
     file: TensorFile = field(repr=False)
     axis: int | None
     sections: tuple[tuple[int, ...], ...]
-    copies: int
+    count: int
     choice: Choice | None = field(default=None, repr=False)
 
     @property
@@ -66,21 +65,15 @@ class TensorPlan:
         return tuple([self.part(i).shape for i in range(self.count)])
 
     @property
-    def groups(self) -> int:
-        """Number of parts that differ."""
-        return math.lcm(*map(len, self.sections))
-
-    @property
-    def count(self) -> int:
-        """Number of parts."""
-        return self.groups * self.copies
+    def copies(self) -> int:
+        """Number of consecutive parts that are equal."""
+        return self.count // (math.lcm(*map(len, self.sections)) or 1)
 
     def part(self, i: int) -> Tensor:
         """Return part `i` as the header of its file describes it."""
         if self.axis is None:
             return self.tensor
-        group, groups = i // self.copies, self.groups
-        length = sum([sizes[group * len(sizes) // groups] for sizes in self.sections])
+        length = sum([sizes[i * len(sizes) // self.count] for sizes in self.sections])
         return self.tensor.resized(self.axis, length)
 
     def runs(self) -> tuple[int, list[tuple[range, int]]]:
@@ -88,15 +81,15 @@ class TensorPlan:
 
         A row is the part of the tensor that one index into the axes before the split
         axis selects. It holds the pieces of the first section, then the pieces of the
-        next section. Each run comes with the groups whose parts hold it.
+        next section. Each run comes with the numbers of the parts that hold it.
 
         Raises
         ------
         SplitError
             If a run of elements smaller than a byte does not fill whole bytes.
         """
-        if self.axis is None or self.groups == 1:  # all parts are whole
-            return 1, [(range(1), self.tensor.nbytes)]
+        if self.axis is None or all(len(sizes) == 1 for sizes in self.sections):
+            return 1, [(range(self.count), self.tensor.nbytes)]  # all parts are whole
         shape, axis = self.shape, self.axis
         if self.tensor.fortran_order:
             shape, axis = shape[::-1], len(shape) - 1 - axis
@@ -109,7 +102,7 @@ class TensorPlan:
         runs = []
         for sizes in self.sections:
             for i, size in enumerate(sizes):
-                share = self.groups // len(sizes)
+                share = self.count // len(sizes)
                 runs.append((range(i * share, (i + 1) * share), size * bits // 8))
         return math.prod(shape[:axis]), runs
 
@@ -263,10 +256,10 @@ def plan_tensor(tensor: Tensor, file: TensorFile, choice: Choice, rule: Rule) ->
             rest = f"must be multiples of the {_length(head, choice)}"
             raise SplitError("split", f"parts of lengths {list(sizes)}", rest)
         sections.append(sizes)
-    copies = _copies(choice, whole, [len(sizes) for sizes in sections], rule)
+    count = _count(choice, whole, [len(sizes) for sizes in sections], rule)
     lengths = None if choice.lengths is None else sections[0]
     choice = replace(choice, axis=axis, sections=whole, lengths=lengths)
-    return TensorPlan(tensor, file, axis, tuple(sections), copies, choice)
+    return TensorPlan(tensor, file, axis, tuple(sections), count, choice)
 
 
 def num_parts(rule: Rule) -> int | None:
@@ -310,8 +303,8 @@ def _length(head: int, choice: Choice) -> str:
     return f"head length {head}"
 
 
-def _copies(choice: Choice, sections: Shape, pieces: list[int], rule: Rule) -> int:
-    """Return how many consecutive parts are equal, from the number of pieces of each section."""
+def _count(choice: Choice, sections: Shape, pieces: list[int], rule: Rule) -> int:
+    """Return the number of parts, from the number of pieces of each section."""
     asked = num_parts(rule)
     count = max(pieces) if asked is None else asked
     received = f"sections {sections} into {pieces} parts"
@@ -319,7 +312,7 @@ def _copies(choice: Choice, sections: Shape, pieces: list[int], rule: Rule) -> i
         raise SplitError("split", received, "all sections must have the same number of parts")
     if count not in pieces and len(pieces) > 1:
         raise SplitError("split", received, "at least one section must have a head for each part")
-    return math.gcd(*[count // own for own in pieces]) if count else 1
+    return count
 
 
 def plan_tensors(

@@ -10,8 +10,7 @@ per piece. Here two sections are split into two pieces:
     └─────────┴─────────┴─────┴─────┘
 
 Long runs go from file to file, and the system copies them if it can. Short ones are split, or
-joined, in a tile of whole rows. Several parts may hold the same piece. A group is a run of
-consecutive parts that are identical; a piece may go to one group or to several.
+joined, in a tile of whole rows. Several consecutive parts may hold the same piece.
 
 A Fortran-order tensor is a C-order tensor of the reversed shape, and so are its
 parts. Tile by tile, each file is read and written from start to end.
@@ -54,10 +53,9 @@ def write_parts(file: FilePlan, staged: Sequence[Staged], count: Callable[[int],
         for plan in file.tensors:
             for i, part in enumerate(parts):
                 part.begin(plan.part(i))
-            for group, data in divide(plan, next(opened[plan.file])):
-                for part in parts[group * plan.copies :][: plan.copies]:
-                    part.write(data)
-                    count(data.nbytes)
+            for i, data in divide(plan, next(opened[plan.file])):
+                parts[i].write(data)
+                count(data.nbytes)
 
 
 @contextlib.contextmanager
@@ -91,16 +89,16 @@ def open_sources(
 
 
 def divide(plan: TensorPlan, source: Source) -> Iterator[tuple[int, Data]]:
-    """Yield the number of a group of equal parts and its next bytes, until all are done.
+    """Yield the number of a part and its next bytes, until all parts are complete.
 
     The next iteration may overwrite them.
     """
     runs = _long_runs(plan)
     if runs is not None:
-        for groups, width in runs:
+        for holders, width in runs:
             for data in source.next(width):
-                for group in groups:
-                    yield group, data
+                for part in holders:
+                    yield part, data
         return
     pieces, are_long, tiles = _columns(plan)
     for tile, parts in tiles:
@@ -108,11 +106,11 @@ def divide(plan: TensorPlan, source: Source) -> Iterator[tuple[int, Data]]:
         if not are_long:
             out = [parts[first][:, own] for _, ((first, own), *_) in pieces]
             split(tile, [one.shape[1] for one in out], axis=1, out=out)
-        for piece, holders in pieces:
-            for group, own in holders if are_long else holders[1:]:
-                parts[group][:, own] = tile[:, piece]
-        for group, part in enumerate(parts):
-            yield group, part.reshape(-1).view(np.uint8)
+        for piece, columns in pieces:
+            for part, own in columns if are_long else columns[1:]:
+                parts[part][:, own] = tile[:, piece]
+        for part, held in enumerate(parts):
+            yield part, held.reshape(-1).view(np.uint8)
 
 
 def assemble(plan: TensorPlan, sources: Sequence[tuple[Path, Source]]) -> Iterator[Data]:
@@ -134,7 +132,6 @@ def assemble(plan: TensorPlan, sources: Sequence[tuple[Path, Source]]) -> Iterat
     SplitError
         If two parts differ although they hold the same piece.
     """
-    buffers = np.empty((2, MOST * TILE), np.uint8)
 
     def check_equal(first: int, held: np.ndarray, second: int, other: np.ndarray) -> None:
         if held.tobytes() != other.tobytes():
@@ -142,37 +139,34 @@ def assemble(plan: TensorPlan, sources: Sequence[tuple[Path, Source]]) -> Iterat
             rule = "a tensor that was copied must be equal in all parts"
             raise SplitError("join", received, rule)
 
-    def take(groups: Iterable[int], buffer: np.ndarray) -> np.ndarray:
-        """Fill a buffer with the next bytes of groups whose parts must all be equal."""
-        first, *others = [group * plan.copies + i for group in groups for i in range(plan.copies)]
-        sources[first][1].take(buffer)
-        for part in others:
-            check_equal(first, buffer, part, sources[part][1].take(buffers[1, : buffer.nbytes]))
-        return buffer
-
     runs = _long_runs(plan)
     if runs is not None:
-        for groups, width in runs:
-            if len(groups) * plan.copies == 1:
-                yield from sources[groups[0]][1].next(width)
+        buffers = np.empty((2, TILE), np.uint8)
+        for (first, *others), width in runs:
+            if not others:
+                yield from sources[first][1].next(width)
                 continue
             for start in range(0, width, TILE):
-                yield take(groups, buffers[0, : min(width - start, TILE)])
+                held, other = buffers[:, : width - start]
+                sources[first][1].take(held)
+                for part in others:
+                    check_equal(first, held, part, sources[part][1].take(other))
+                yield held
         return
     pieces, _, tiles = _columns(plan)
     for tile, parts in tiles:
-        for group, part in enumerate(parts):
-            take([group], part)
-        for piece, ((first, own), *others) in pieces:
+        for part, (_, source) in enumerate(sources):
+            source.take(parts[part])
+        for piece, ((first, own), *copies) in pieces:
             held = parts[first][:, own]
             tile[:, piece] = held
-            for group, other in others:
-                check_equal(first * plan.copies, held, group * plan.copies, parts[group][:, other])
+            for part, columns in copies:
+                check_equal(first, held, part, parts[part][:, columns])
         yield tile.reshape(-1).view(np.uint8)
 
 
 def _long_runs(plan: TensorPlan) -> Iterable[tuple[range, int]] | None:
-    """Return the groups and the bytes of each run, row by row; None if the runs are short."""
+    """Return the holders and the bytes of each run, row by row; None if the runs are short."""
     rows, runs = plan.runs()
     row = sum(width for _, width in runs)
     if rows > 1 and 0 < row <= MOST * TILE and row * MOST < TILE * len(runs):
@@ -181,13 +175,13 @@ def _long_runs(plan: TensorPlan) -> Iterable[tuple[range, int]] | None:
 
 
 Pieces = Sequence[tuple[slice, Sequence[tuple[int, slice]]]]
-"""For each run, its columns in a row, and the groups that hold it, with its columns in their parts.
+"""For each run, its columns in a row, and the parts that hold it, with its columns in them.
 
 Columns are counted in elements.
 """
 
 Tiles = Iterator[tuple[np.ndarray, list[np.ndarray]]]
-"""Arrays for the next rows, whole and of each group, until all rows are complete."""
+"""Arrays for the next rows, whole and of each part, until all rows are complete."""
 
 
 def _columns(plan: TensorPlan) -> tuple[Pieces, bool, Tiles]:
@@ -195,17 +189,17 @@ def _columns(plan: TensorPlan) -> tuple[Pieces, bool, Tiles]:
     rows, runs = plan.runs()
     # Plain bytes: NumPy would skip the padding of structured dtypes.
     element = np.dtype((np.void, max(1, plan.tensor.bits // 8)))
-    pieces, width, widths = [], 0, [0] * plan.groups
-    for groups, nbytes in runs:
+    pieces, width, widths = [], 0, [0] * plan.count
+    for holders, nbytes in runs:
         count = nbytes // element.itemsize
-        holders = [(group, slice(widths[group], widths[group] + count)) for group in groups]
-        for group in groups:
-            widths[group] += count
-        pieces.append((slice(width, width + count), holders))
+        columns = [(part, slice(widths[part], widths[part] + count)) for part in holders]
+        for part in holders:
+            widths[part] += count
+        pieces.append((slice(width, width + count), columns))
         width += count
     # More rows at a time if there are many parts, for fewer writes.
-    room = min(MOST * TILE, max(TILE, plan.groups * TILE // 32))
-    most = min(rows, max(1, room // (width * element.itemsize)))
+    room = min(MOST * TILE, max(TILE, plan.count * TILE // 32))
+    most = min(rows, max(1, room // (sum(widths) * element.itemsize)))
     tile, *parts = [np.empty((most, columns), element) for columns in (width, *widths)]
     left = range(rows, 0, -most)
     tiles = ((tile[:count], [part[:count] for part in parts]) for count in left)
