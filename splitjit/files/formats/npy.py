@@ -8,7 +8,6 @@ from typing import IO, Any
 import numpy as np
 from numpy.lib import format as npy
 
-from splitjit.errors import SplitError
 from splitjit.files.formats import base
 from splitjit.files.formats.base import Data, FileWriter, Metadata, Source, Tensor, TensorFile
 from splitjit.files.staging import Staged
@@ -87,11 +86,9 @@ class Npz(TensorFile):
                 with archive.open(self._infos[tensor.name]) as member:
                     member.read(tensor.offset)  # in newer Pythons, a seek would skip the CRC check
                     yield Source(self._read(member, tensor.nbytes))
-                    try:  # the checksum is checked at the end of the member
-                        while member.read(base.TILE):
-                            pass
-                    except zipfile.BadZipFile as error:
-                        raise SplitError("split", str(self.path), f"damaged: {error}") from error
+                    rest = self._infos[tensor.name].file_size - tensor.offset - tensor.nbytes
+                    for _ in self._read(member, rest):
+                        pass  # the checksum is checked at the end of the member
 
     def _read(self, member: IO[bytes], nbytes: int) -> Iterator[np.ndarray]:
         buffer = np.empty(min(nbytes, base.TILE), np.uint8)
