@@ -136,15 +136,12 @@ class NewFile(io.FileIO):
         Returns
         -------
         int
-            How many bytes the system copied before it gave up; 0 if it cannot copy these.
+            How many bytes the system copied, from the first; 0 if it cannot copy these.
         """
-        call, done, count = getattr(os, "copy_file_range", None), 0, 1
-        while call and count and done < nbytes:
-            count = 0
-            with self._named_errors(nbytes - done), tolerated():
-                count = change(call, source, self.fileno(), nbytes - done, start + done)
-            done += count
-        return done
+        if hasattr(os, "copy_file_range"):
+            with self._named_errors(nbytes), tolerated():
+                return change(os.copy_file_range, source, self.fileno(), nbytes, start)
+        return 0
 
     def flush_early(self, start: int, nbytes: int) -> None:
         """Start writeback early, so that it overlaps our work. Only Linux does this."""

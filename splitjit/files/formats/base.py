@@ -24,8 +24,8 @@ from splitjit.files.staging import Staged
 TILE = 1 << 20
 """Bytes in memory at a time. Larger tiles overflow the cache."""
 
-RUN = 1 << 23
-"""The most bytes that the system copies at a time."""
+RUN = 1 << 22
+"""The most bytes that the system copies at a time. A server of NFS copies no more in one call."""
 
 
 @dataclass(frozen=True, slots=True)
