@@ -30,32 +30,27 @@ from splitjit.files.disk import NewFile, change, flush
 StrPath = str | os.PathLike[str]
 """A path as users give it."""
 
-FORCING = "force=True"
-"""How a caller in Python says that new files may replace others."""
+Targets = Mapping[Path, Sequence[str]]
+"""The names of the new files in each folder. A name may begin with a folder that is no link."""
 
 _PREFIX = ".splitjit-"
 
 COMPLETE = "all files are complete"
-PARTLY = "each file is complete, old or new; the same call with {} finishes"
+PARTLY = "each file is complete, old or new; the same call with force=True finishes"
 """Notes on an error or an interrupt that came after the first move."""
 
 
 @contextlib.contextmanager
-def stage(
-    targets: Mapping[Path, Sequence[str]], *, force: bool = False, forcing: str = FORCING
-) -> Iterator[Mapping[Path, Staged]]:
+def stage(targets: Targets, *, force: bool = False) -> Iterator[Mapping[Path, Staged]]:
     """Write new files: the ``with`` block writes them, and then they are moved.
 
     Parameters
     ----------
-    targets : mapping of Path to sequence of str
-        For each folder, the names of its new files. A name may begin with a folder, as
-        in ``"rank-0/model.safetensors"``, which must not be a link. Missing folders are
-        made, and removed again if the files are not written.
+    targets : Targets
+        The new files, such as ``{Path("out"): ["rank-0/model.safetensors"]}``. Missing
+        folders are made, and removed again if the files are not written.
     force : bool, default False
         Whether new files may replace existing files.
-    forcing : str
-        How the user says `force`, for refusals and notes.
 
     Yields
     ------
@@ -74,7 +69,7 @@ def stage(
     check_names(targets)
     _name_leftovers(targets)
     given = [folder / name for folder, names in targets.items() for name in names]
-    check_targets(given, force, forcing)
+    check_targets(given, force)
     note = ""
     try:
         with contextlib.ExitStack() as cleanup:  # the last callback runs first
@@ -82,8 +77,8 @@ def stage(
             yield {file.path: file for file in files}
             for file in files:
                 file.finish()
-            check_targets(given, force, forcing)  # again, before the first move
-            note = PARTLY.format(forcing)
+            check_targets(given, force)  # again, before the first move
+            note = PARTLY
             for file in files:
                 file.move(force)
             for folder in dict.fromkeys([path.parent for path in (*given, *made)]):
@@ -174,9 +169,7 @@ class Staged:
             raise FileExistsError(f"{self.path} exists: it appeared meanwhile") from None
 
 
-def _make(
-    targets: Mapping[Path, Sequence[str]], cleanup: contextlib.ExitStack
-) -> tuple[list[Staged], list[Path]]:
+def _make(targets: Targets, cleanup: contextlib.ExitStack) -> tuple[list[Staged], list[Path]]:
     """Make all folders, with a staging folder in each folder that the user names.
 
     Returns
@@ -244,7 +237,7 @@ def _place(path: Path) -> tuple[int, int, str]:
     return status.st_dev, status.st_ino, unicodedata.normalize("NFC", name).casefold()
 
 
-def check_targets(targets: Iterable[Path], force: bool, forcing: str = FORCING) -> None:
+def check_targets(targets: Iterable[Path], force: bool) -> None:
     """Check that no target exists, or if `force`, that no target is a directory.
 
     Raises
@@ -256,10 +249,10 @@ def check_targets(targets: Iterable[Path], force: bool, forcing: str = FORCING) 
         if target.is_dir():
             raise FileExistsError(f"{target} is a directory")
         if os.path.lexists(target) and not force:
-            raise FileExistsError(f"{target} exists; {forcing} overwrites it")
+            raise FileExistsError(f"{target} exists; force=True overwrites it")
 
 
-def check_names(targets: Mapping[Path, Sequence[str]]) -> None:
+def check_names(targets: Targets) -> None:
     """Check that the system keeps these names as they are."""
     if sys.platform != "win32":
         return
