@@ -94,14 +94,11 @@ def _split(parser: argparse.ArgumentParser) -> None:
     """
     parser.add_argument("paths", metavar="FILE", nargs="+", help="a file, an index or a folder")
     _rule(parser)
-    text = (
-        "axis to split; -1 is the last axis (default: 0; if there are several tensors, --axis, "
-        "--tensor or --tp-plan must say which are split)"
-    )
-    tensors = _tensors(parser, help=text)
+    tensors = _tensors(parser)
     text = "copy each other tensor into every part, or leave it out (default: copy)"
     tensors.add_argument("--others", choices=["copy", "skip"], default="copy", help=text)
-    _names(_output(parser, "DIR", "folder of the parts (default: FILE's folder)"), default="files")
+    output = _output(parser, metavar="DIR", help="folder of the parts (default: FILE's folder)")
+    _names(output, default="files")
 
 
 def _join(parser: argparse.ArgumentParser) -> None:
@@ -134,9 +131,9 @@ def _join(parser: argparse.ArgumentParser) -> None:
       as for `split`
     """
     parser.add_argument("paths", metavar="PART", nargs="+", help=_PART)
-    _tensors(parser, help=_AXIS_OF_PARTS)
+    _tensors(parser)
     text = "the joined file; if the parts are folders, the folder of the joined files"
-    _output(parser, "FILE", text, required=True)
+    _output(parser, metavar="FILE", help=text, required=True)
 
 
 def _reshard(parser: argparse.ArgumentParser) -> None:
@@ -158,8 +155,8 @@ def _reshard(parser: argparse.ArgumentParser) -> None:
     """
     parser.add_argument("paths", metavar="PART", nargs="+", help=_PART)
     _rule(parser)
-    _tensors(parser, help=_AXIS_OF_PARTS)
-    _names(_output(parser, "DIR", "folder of the parts", required=True))
+    _tensors(parser)
+    _names(_output(parser, metavar="DIR", help="folder of the parts", required=True))
 
 
 def _info(parser: argparse.ArgumentParser) -> None:
@@ -180,17 +177,19 @@ COMMANDS = {function.__name__[1:]: function for function in _COMMANDS}
 # ---- options that several commands have --------------------------------------------------
 
 _PART = "a part: a file, the folder of a rank, or a folder of ranks"
-_AXIS_OF_PARTS = "axis that was split, if no pattern or record gives it; -1 is the last axis"
 
 
 def _flag(group: argparse._ActionsContainer, *names: str, text: str | None) -> None:
     group.add_argument(*names, action="store_true", help=text)
 
 
-def _texts(function: Callable[..., object]) -> Callable[[str], str | None]:
-    """Return what gives the help of an option: the docstring of its function has it."""
+def _option(
+    group: argparse._ActionsContainer, function: Callable[..., object], name: str, **given: Any
+) -> None:
+    """Add an option. The docstring of the function that calls this has its help."""
     text = inspect.cleandoc(function.__doc__ or "")
-    return dict(re.findall(r"^(--[\w-]+): (.+(?:\n +.+)*)", text, re.MULTILINE)).get
+    texts = dict(re.findall(r"^(--[\w-]+): (.+(?:\n +.+)*)", text, re.MULTILINE))
+    group.add_argument(name, help=texts.get(name), **given)
 
 
 def _rule(parser: argparse.ArgumentParser) -> None:
@@ -202,18 +201,20 @@ def _rule(parser: argparse.ArgumentParser) -> None:
     --indices: cut before these indices: 2,4 makes three parts; write --indices=-2,-1 to count from
         the end of the axis
     """
-    text = _texts(_rule)
     titled = parser.add_argument_group("rule (give exactly one)")
     rule = titled.add_mutually_exclusive_group(required=True)
-    rule.add_argument("--split", metavar="LENGTHS", type=_lengths, help=text("--split"))
+    _option(rule, _rule, "--split", metavar="LENGTHS", type=_lengths)
     for name, meaning in COUNTS.items():
         rule.add_argument(f"--{name.replace('_', '-')}", metavar="N", type=int, help=meaning)
-    rule.add_argument("--indices", metavar="INDICES", type=_indices, help=text("--indices"))
+    _option(rule, _rule, "--indices", metavar="INDICES", type=_indices)
 
 
-def _tensors(parser: argparse.ArgumentParser, **axis: Any) -> argparse._ArgumentGroup:
+def _tensors(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     """Add the options that say which tensors are split.
 
+    --axis: axis to split; -1 is the last axis (default: 0; if there are several tensors, --axis,
+        --tensor or --tp-plan must say which are split); of join and reshard: axis that was split,
+        if no pattern or record gives it
     --tensor: split the tensors whose names match PATTERN, along AXIS instead of --axis; * matches
         any text, ? one character, [qk] one of these characters. 'PATTERN=AXIS:4096,1024,1024' is
         for fused tensors: along the axis lie sections of these lengths, the rule splits each one,
@@ -226,14 +227,11 @@ def _tensors(parser: argparse.ArgumentParser, **axis: Any) -> argparse._Argument
         that the plan does not name; --dry-run prints the patterns that do the same
     --config: config.json of the model, or its folder, for --tp-plan (default: beside FILE)
     """
-    text = _texts(_tensors)
     group = parser.add_argument_group("tensors")
-    group.add_argument("--axis", type=int, **axis)
-    group.add_argument(
-        "--tensor", dest="tensors", metavar="PATTERN[=AXIS]", action="append", help=text("--tensor")
-    )
-    _flag(group, "--tp-plan", text=text("--tp-plan"))
-    group.add_argument("--config", metavar="PATH", help=text("--config"))
+    _option(group, _tensors, "--axis", type=int)
+    _option(group, _tensors, "--tensor", dest="tensors", metavar="PATTERN[=AXIS]", action="append")
+    _option(group, _tensors, "--tp-plan", action="store_true")
+    _option(group, _tensors, "--config", metavar="PATH")
     return group
 
 
@@ -246,14 +244,11 @@ def _names(group: argparse._ArgumentGroup, default: str | None = None) -> None:
         {part} (the number of the file in its checkpoint): 'rank{rank}.safetensors'. Files of a
         checkpoint whose parts have the same name share one part
     """
-    text, layouts = _texts(_names), ["files", "ranks"]
-    group.add_argument("--layout", choices=layouts, default=default, help=text("--layout"))
-    group.add_argument("--name", metavar="NAME", help=text("--name"))
+    _option(group, _names, "--layout", choices=["files", "ranks"], default=default)
+    _option(group, _names, "--name", metavar="NAME")
 
 
-def _output(
-    parser: argparse.ArgumentParser, metavar: str, out: str, **given: Any
-) -> argparse._ArgumentGroup:
+def _output(parser: argparse.ArgumentParser, **out: Any) -> argparse._ArgumentGroup:
     """Add the options for what is written and printed.
 
     --copy-config: copy config.json, generation_config.json and the files of the tokenizer, which
@@ -261,10 +256,9 @@ def _output(
     """
     _flag(parser, "--dry-run", text="print what would be written, and write nothing")
     output = parser.add_argument_group("output")
-    output.add_argument("--out", metavar=metavar, help=out, **given)
+    output.add_argument("--out", **out)
     _flag(output, "--force", text="overwrite existing files")
-    both, text = argparse.BooleanOptionalAction, _texts(_output)
-    output.add_argument("--copy-config", action=both, help=text("--copy-config"))
+    _option(output, _output, "--copy-config", action=argparse.BooleanOptionalAction)
     group = parser.add_mutually_exclusive_group()
     _flag(group, "--quiet", text="print only errors")
     _flag(group, "-v", "--verbose", text="list all files, even if there are many")
