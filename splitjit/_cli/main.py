@@ -52,11 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if arguments.command in ("check", "warmup", "cache"):
             from splitjit._cli import on_kernels
 
-            if arguments.command == "check":
-                return on_kernels.check(arguments.json)
-            if arguments.command == "warmup":
-                return on_kernels.warmup(arguments.check)
-            return on_kernels.cache(arguments.clear, arguments.json)
+            return on_kernels.COMMANDS[arguments.command](arguments)
         from splitjit._cli import on_files
 
         on_files.run(arguments)
