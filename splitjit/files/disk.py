@@ -25,6 +25,10 @@ _UNSUPPORTED = {
 """Errors of calls that some systems or file systems lack."""
 
 
+_KEEP_SIZE = 1
+"""The mode of fallocate in which a file keeps its size."""
+
+
 def change(call: Callable[..., T], *arguments: Any, **keywords: Any) -> T:
     """Make a call that changes a file."""
     return call(*arguments, **keywords)
@@ -46,19 +50,12 @@ def fallocate(file: int, size: int) -> None:
 
     `os.posix_fallocate` would write to every block if the file system cannot reserve them.
     """
-    call, keep_size = _fallocate(), 1
-    if call is not None and call(file, keep_size, 0, size):
-        error = ctypes.get_errno()
-        raise OSError(error, os.strerror(error))
-
-
-def _fallocate() -> Callable[..., int] | None:
-    """Return ``fallocate`` from Linux's C library, or None if it has none."""
-    library = ctypes.CDLL(None, use_errno=True)
-    call = getattr(library, "fallocate64", None) or getattr(library, "fallocate", None)
-    if call is not None:
+    call = getattr(ctypes.CDLL(None, use_errno=True), "fallocate", None)
+    if call is not None:  # some C libraries lack it
         call.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
-    return call
+        if call(file, _KEEP_SIZE, 0, size):
+            error = ctypes.get_errno()
+            raise OSError(error, os.strerror(error))
 
 
 @contextlib.contextmanager

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from types import SimpleNamespace
 from unittest.mock import Mock
 
 import numpy as np
@@ -20,7 +21,7 @@ from numpy.lib import format as npy
 
 import splitjit
 from splitjit import files
-from splitjit.files import disk, tiles
+from splitjit.files import tiles
 from splitjit.files.checkpoints import operations
 from splitjit.files.formats import base
 from splitjit.files.formats.base import PlainWriter, Source
@@ -368,7 +369,8 @@ def test_space_is_reserved(tmp_path, monkeypatch, code):
         ctypes.set_errno(getattr(errno, code))
         return -1
 
-    monkeypatch.setattr(disk, "_fallocate", lambda: None if code == "missing" else call)
+    library = SimpleNamespace() if code == "missing" else SimpleNamespace(fallocate=call)
+    monkeypatch.setattr(ctypes, "CDLL", lambda *_, **__: library)
     if code in ("ENOSPC", "EIO"):
         message = "no space for .*bytes are free" if code == "ENOSPC" else "Input/output error"
         split_refused(tmp_path / "x.npy", message, error=OSError)
