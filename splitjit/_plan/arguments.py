@@ -81,11 +81,7 @@ def _memory() -> int:
         return 0
 
 
-def _limit_on_parts() -> int:
-    return max(_MANY_PARTS, _memory() // 2 // _BYTES_PER_PART)
-
-
-MOST_IN_MEMORY = _limit_on_parts()
+MOST_IN_MEMORY = max(_MANY_PARTS, _memory() // 2 // _BYTES_PER_PART)
 """The most parts allowed: enough to fill half of memory, but at least a million.
 
 Beyond that, the system could kill the process.
@@ -237,14 +233,12 @@ def shape_of(shape: Sequence[SupportsIndex]) -> Shape:
         extents = integers("shape", shape if is_vector else None)
     except SplitTypeError as error:
         kind: type = type(shape)
+        received, hint = error.texts[0], ""
         if kind is int:
-            raise SplitTypeError.of(
-                pairs(shape=shape), error.rule, f"pass ({shorten(shape)},)"
-            ) from None
-        if not hasattr(kind, "shape"):
-            raise
-        received = f"shape of type {kind_of(shape)}"
-        raise SplitTypeError.of(received, error.rule, "pass x.shape") from None
+            received, hint = pairs(shape=shape), f"pass ({shorten(shape)},)"
+        elif hasattr(kind, "shape"):
+            received, hint = f"shape of type {kind_of(shape)}", "pass x.shape"
+        raise SplitTypeError.of(received, error.rule, hint) from None
     if extents and min(extents) < 0:
         raise SplitError.of(pairs(shape=extents), "extents must be at least 0")
     return extents
