@@ -7,6 +7,7 @@ later call reuses it. Users' compiled code shares the pool.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import math
 import os
@@ -179,34 +180,28 @@ def set_buffer_limit(nbytes: int) -> None:
     >>> import splitjit
     >>> splitjit.set_buffer_limit(2**30)
     """
-    POOL.set_limit(_limit("nbytes", nbytes))
-
-
-def _limit(name: str, value: Any) -> int:
     try:
-        limit = integer(name, value)
+        limit = integer("nbytes", nbytes)
     except SplitError as error:
         raise error.named("set_buffer_limit") from None
     if limit < 0:
-        raise SplitError("set_buffer_limit", pairs(**{name: value}), "must be at least 0")
-    return limit
+        raise SplitError("set_buffer_limit", pairs(nbytes=nbytes), "must be at least 0")
+    POOL.set_limit(limit)
 
 
 def _environment_limit() -> int:
     """Return the limit set in the environment; warn if it is not a number of bytes."""
-    value = os.environ.get("SPLITJIT_BUFFER_LIMIT")
-    if value is None:
-        return _DEFAULT_LIMIT
-    try:
-        return _limit("SPLITJIT_BUFFER_LIMIT", int(value))
-    except ValueError:  # also a SplitError
-        warnings.warn(
-            f"SPLITJIT_BUFFER_LIMIT={value[:40]!r} must be a number of bytes, at least 0; "
-            f"the default is used, {_DEFAULT_LIMIT}",
-            RuntimeWarning,
-            stacklevel=2,
-        )
-        return _DEFAULT_LIMIT
+    value = os.environ.get("SPLITJIT_BUFFER_LIMIT", str(_DEFAULT_LIMIT))
+    with contextlib.suppress(ValueError):
+        if int(value) >= 0:
+            return int(value)
+    warnings.warn(
+        f"SPLITJIT_BUFFER_LIMIT={value[:40]!r} must be a number of bytes, at least 0; "
+        f"the default is used, {_DEFAULT_LIMIT}",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+    return _DEFAULT_LIMIT
 
 
 class _Pool:
