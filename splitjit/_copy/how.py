@@ -69,10 +69,6 @@ class CopyLayout:
         self.loop, self.stream = LOOPS[memory[HEADER.loop]], memory[HEADER.stream]
         self.block = block
 
-    def copy(self) -> CopyLayout:
-        """Return an equal layout with its own record."""
-        return CopyLayout((_WORD * self.record.size).from_buffer_copy(self.record.data), self.block)
-
 
 def lay_out(
     plan: Plan,
@@ -131,7 +127,7 @@ def _record(
 ) -> np.ndarray:
     """Write what builtin functions expect of arrays such as `x`; what it points to stays alive."""
     steps = [(n - 1) * stride for n, stride in zip(plan.shape, x.strides, strict=True)]
-    is_large, into = x.nbytes >= THRESHOLDS.large, layout.copy()
+    is_large, into = x.nbytes >= THRESHOLDS.large, layout.record.copy()
     expected = shared._replace(
         dtype=id(x.dtype),
         rank=len(plan.shape),
@@ -144,7 +140,7 @@ def _record(
         stream=layout.stream,
         loop=loop,
         fresh=layout.address,
-        into=into.address,
+        into=into.ctypes.data,
         blocks=buffers.POOL.address,
         nbytes=layout.block if is_large else layout.block + ALIGNMENT,
         team=threads.TEAM.address if is_large else 0,
@@ -355,13 +351,11 @@ _SECOND = SimpleNamespace(at_once=lambda plan, x, out: None)
 
 def how_of(plan: Plan, x: np.ndarray, joins: bool = False) -> How:
     """Return how arrays such as `x` are copied, or joined to; cached in the plan."""
+    if x.dtype.kind == "T":  # a StringDType owns its array's text, which the plan would keep
+        return How(x.nbytes, _why_never(plan, x), joins)
     key = x.dtype, x.strides, _may_wait(x), joins
-    try:
-        how: How | None = plan._hows.get(key)
-    except Exception:  # a StringDType is hashable only if its na_object is
-        how = None
+    how: How | None = plan._hows.get(key)
     if how is None:
         how = How(x.nbytes, _why_never(plan, x), joins)
-        if x.dtype.kind != "T":  # a StringDType owns its array's text, which the plan would keep
-            plan._keep(key, how)
+        plan._keep(key, how)
     return how
