@@ -81,7 +81,11 @@ def _memory() -> int:
         return 0
 
 
-MOST_IN_MEMORY = max(_MANY_PARTS, _memory() // 2 // _BYTES_PER_PART)
+def _limit_on_parts() -> int:
+    return max(_MANY_PARTS, _memory() // 2 // _BYTES_PER_PART)
+
+
+MOST_IN_MEMORY = _limit_on_parts()
 """The most parts allowed: enough to fill half of memory, but at least a million.
 
 Beyond that, the system could kill the process.
