@@ -13,7 +13,14 @@ from numba.core import cgutils
 from splitjit._abi.calls import ROW, WORD, Arguments
 from splitjit._abi.kernels import LINE, PAGE
 from splitjit._kernels.compiling import jit
-from splitjit._kernels.ir.intrinsics import copy_bytes, fence, move_line, out_of_line, reserve
+from splitjit._kernels.ir.intrinsics import (
+    copy_bytes,
+    fence,
+    move_line,
+    out_of_line,
+    reserve,
+    stream_line,
+)
 from splitjit._kernels.ir.llvm import INT64, instruction, pointer_to, shuffled, store
 from splitjit._kernels.ir.records import layout_at, part_at, read
 from splitjit._kernels.loops.deinterleave import copy_items, kinds
@@ -68,8 +75,11 @@ def _join_rows(call, layout, row, first, last):
         first += n
         fill += n * row
         full = fill // LINE * LINE
+        if skip and full:
+            copy_bytes(line + skip, stage + skip, LINE - skip)
+        for k in range(LINE if skip else 0, full, LINE):
+            stream_line(line + k, stage + k)
         if full:
-            stream_runs(line + skip, stage + skip, full - skip, 1, 0, 0)
             skip = 0
             move_line(stage, stage + full)
             line += full
