@@ -15,10 +15,9 @@ def program() -> str:
 
 
 def say(message: str) -> None:
-    """Print one line on standard error, in the words of the command, if anyone still reads it."""
-    line = printable(" ".join(message.split())).replace("force=True", "--force")
+    """Print one line on standard error, if anyone still reads it."""
     with contextlib.suppress(BrokenPipeError):
-        print(f"{program()}:", line, file=sys.stderr, flush=True)
+        print(f"{program()}:", printable(" ".join(message.split())), file=sys.stderr, flush=True)
 
 
 def printable(text: str) -> str:

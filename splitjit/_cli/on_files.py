@@ -34,7 +34,7 @@ def run(arguments: argparse.Namespace) -> None:
     existing = [str(one) for one in planned.targets if dry_run and os.path.lexists(one)]
     if not dry_run:
         with show_progress(arguments.quiet, planned.nbytes) as progress:
-            operations.write(planned, arguments.force, progress)
+            operations.write(planned, arguments.force, progress, "--force")
             arguments.written = True
     if arguments.json:
         print_json({"dry_run": dry_run, "existing": existing, **operations.describe(planned)})
@@ -44,9 +44,10 @@ def run(arguments: argparse.Namespace) -> None:
             print("the same without --tp-plan:")
             options = [f"  --tensor {shlex.quote(one)}" for one in siblings.as_patterns(planned)]
             _print(" \\\n".join(options).splitlines())
-        _print([f"{target} exists" for target in existing])
+        for target in existing:
+            print(f"{printable(target)} exists")
     if dry_run:
-        check_targets(planned.targets, arguments.force)
+        check_targets(planned.targets, arguments.force, "--force")
 
 
 def _plan(arguments: argparse.Namespace) -> files.SplitFiles:
@@ -109,12 +110,7 @@ def print_report(planned: SplitFiles, dry_run: bool, verbose: bool) -> None:
     lines = _joined_lines if planned.operator == "join" else _split_lines
     for file in planned.files:
         _print(lines(file, dry_run, listed))
-    if listed:
-        _print([f"{path}: {amount(len(content))}" for path, content in planned.indexes])
-        _print([f"{path}: a copy of {copied}" for path, copied in planned.copies])
-    else:
-        count, nbytes = len(planned.targets), amount(planned.nbytes)
-        _print([f"{count} files, {nbytes}, {planned.targets[0]} and others (-v lists them)"])
+    _print(_last_lines(planned, listed))
     several = len(planned.targets) > 1 and any(len(file.tensors) > 1 for file in planned.files)
     if several and planned.operator != "join":
         each = planned.nbytes / max(len(file.targets) for file in planned.files)
@@ -151,14 +147,25 @@ def _split_lines(file: FilePlan, dry_run: bool, listed: bool) -> Iterator[str]:
 def _joined_lines(file: FilePlan, dry_run: bool, listed: bool) -> Iterator[str]:
     (target,) = file.targets
     if dry_run:
-        count = number_of(len(file.tensors), "tensor")
-        yield f"{target}: {count}, {amount(file.part_nbytes(0))} of data"
+        named = [plan.name for plan in file.tensors] != [""]
+        count = f"{number_of(len(file.tensors), 'tensor')}, " if named else ""
+        yield f"{target}: {count}{amount(file.part_nbytes(0))} of data"
         for plan in file.joined:
             split = f"axis {plan.axis}, from {number_of(plan.count, 'part')}"
             how = "equal in all parts" if plan.axis is None else split
             yield f"  {plan.name or 'array'}: {_describe(plan.tensor)}, {how}"
     elif listed:
         yield f"{target}: {amount(target.stat().st_size)}"
+
+
+def _last_lines(planned: SplitFiles, listed: bool) -> Iterator[str]:
+    """Name the files that hold no tensors, or sum up all files."""
+    if listed:
+        yield from [f"{path}: {amount(len(content))}" for path, content in planned.indexes]
+        yield from [f"{path}: a copy of {copied}" for path, copied in planned.copies]
+    else:
+        count, nbytes = len(planned.targets), amount(planned.nbytes)
+        yield f"{count} files, {nbytes}, {planned.targets[0]} and others (-v lists them)"
 
 
 def _describe(tensor: Tensor) -> str:

@@ -30,27 +30,32 @@ from splitjit.files.disk import NewFile, change, flush
 StrPath = str | os.PathLike[str]
 """A path as users give it."""
 
-Targets = Mapping[Path, Sequence[str]]
-"""The names of the new files in each folder. A name may begin with a folder that is no link."""
+FORCING = "force=True"
+"""How a caller in Python says that new files may replace others."""
 
 _PREFIX = ".splitjit-"
 
 COMPLETE = "all files are complete"
-PARTLY = "each file is complete, old or new; the same call with force=True finishes"
+PARTLY = "each file is complete, old or new; the same call with {} finishes"
 """Notes on an error or an interrupt that came after the first move."""
 
 
 @contextlib.contextmanager
-def stage(targets: Targets, *, force: bool = False) -> Iterator[Mapping[Path, Staged]]:
+def stage(
+    targets: Mapping[Path, Sequence[str]], *, force: bool = False, forcing: str = FORCING
+) -> Iterator[Mapping[Path, Staged]]:
     """Write new files: the ``with`` block writes them, and then they are moved.
 
     Parameters
     ----------
-    targets : Targets
-        The new files, such as ``{Path("out"): ["rank-0/model.safetensors"]}``. Missing
-        folders are made, and removed again if the files are not written.
+    targets : mapping of Path to sequence of str
+        For each folder, the names of its new files. A name may begin with a folder, as
+        in ``"rank-0/model.safetensors"``, which must not be a link. Missing folders are
+        made, and removed again if the files are not written.
     force : bool, default False
         Whether new files may replace existing files.
+    forcing : str
+        How the user says `force`, for refusals and notes.
 
     Yields
     ------
@@ -69,7 +74,7 @@ def stage(targets: Targets, *, force: bool = False) -> Iterator[Mapping[Path, St
     check_names(targets)
     _name_leftovers(targets)
     given = [folder / name for folder, names in targets.items() for name in names]
-    check_targets(given, force)
+    check_targets(given, force, forcing)
     note = ""
     try:
         with contextlib.ExitStack() as cleanup:  # the last callback runs first
@@ -77,8 +82,8 @@ def stage(targets: Targets, *, force: bool = False) -> Iterator[Mapping[Path, St
             yield {file.path: file for file in files}
             for file in files:
                 file.finish()
-            check_targets(given, force)  # again, before the first move
-            note = PARTLY
+            check_targets(given, force, forcing)  # again, before the first move
+            note = PARTLY.format(forcing)
             for file in files:
                 file.move(force)
             for folder in dict.fromkeys([path.parent for path in (*given, *made)]):
@@ -169,7 +174,9 @@ class Staged:
             raise FileExistsError(f"{self.path} exists: it appeared meanwhile") from None
 
 
-def _make(targets: Targets, cleanup: contextlib.ExitStack) -> tuple[list[Staged], list[Path]]:
+def _make(
+    targets: Mapping[Path, Sequence[str]], cleanup: contextlib.ExitStack
+) -> tuple[list[Staged], list[Path]]:
     """Make all folders, with a staging folder in each folder that the user names.
 
     Returns
@@ -237,7 +244,7 @@ def _place(path: Path) -> tuple[int, int, str]:
     return status.st_dev, status.st_ino, unicodedata.normalize("NFC", name).casefold()
 
 
-def check_targets(targets: Iterable[Path], force: bool) -> None:
+def check_targets(targets: Iterable[Path], force: bool, forcing: str = FORCING) -> None:
     """Check that no target exists, or if `force`, that no target is a directory.
 
     Raises
@@ -249,10 +256,10 @@ def check_targets(targets: Iterable[Path], force: bool) -> None:
         if target.is_dir():
             raise FileExistsError(f"{target} is a directory")
         if os.path.lexists(target) and not force:
-            raise FileExistsError(f"{target} exists; force=True overwrites it")
+            raise FileExistsError(f"{target} exists; {forcing} overwrites it")
 
 
-def check_names(targets: Targets) -> None:
+def check_names(targets: Mapping[Path, Sequence[str]]) -> None:
     """Check that the system keeps these names as they are."""
     if sys.platform != "win32":
         return

@@ -19,7 +19,7 @@ from splitjit.files.checkpoints.sharding import Options
 from splitjit.files.file_plan import Chooser, FilePlan, SplitFiles, TensorPlan
 from splitjit.files.formats.base import Tensor, TensorFile
 from splitjit.files.patterns import Choice
-from splitjit.files.staging import StrPath
+from splitjit.files.staging import FORCING, StrPath
 from splitjit.files.tiles import Progress, write_parts
 
 
@@ -92,7 +92,9 @@ def _read_whole(
     return whole, (*notes, *joining.notes_of(parts, whole))
 
 
-def write(planned: SplitFiles, force: bool, progress: Progress | None = None) -> None:
+def write(
+    planned: SplitFiles, force: bool, progress: Progress | None = None, forcing: str = FORCING
+) -> None:
     """Write all files of a plan; see `splitjit.files.staging`.
 
     Parameters
@@ -101,6 +103,8 @@ def write(planned: SplitFiles, force: bool, progress: Progress | None = None) ->
     force : bool
         Whether new files may overwrite existing files.
     progress : callable, optional
+    forcing : str
+        How the user says `force`.
 
     Raises
     ------
@@ -118,7 +122,8 @@ def write(planned: SplitFiles, force: bool, progress: Progress | None = None) ->
             progress(written, total)
 
     targets = _by_folder(planned.targets, planned.levels)
-    with _refusing_as(planned.operator), staging.stage(targets, force=force) as staged:
+    stage = staging.stage(targets, force=force, forcing=forcing)
+    with _refusing_as(planned.operator), stage as staged:
         for file in planned.files:
             if file.targets:
                 write_parts(file, [staged[target] for target in file.targets], count)
