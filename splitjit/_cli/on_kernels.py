@@ -145,20 +145,22 @@ def check(arguments: argparse.Namespace) -> int:
     begun = time.monotonic()
     loading, missing, _ = load()
     say("comparing eight typical splits with NumPy's, and timing both, takes 5 to 15 s")
+    if not arguments.json:
+        print(_COLUMNS.format("", "parts", "fresh", "out=", "NumPy"))
     found = []
     for i, workload in enumerate(WORKLOADS, 1):
-        say(f"{i} of {len(WORKLOADS)}: {workload.name}")
+        if arguments.json or not sys.stdout.isatty():  # no table on a screen shows progress
+            say(f"{i} of {len(WORKLOADS)}: {workload.name}")
         ok, seconds = run(workload)
         found.append({**workload._asdict(), "ok": ok, "seconds": seconds})
+        if not arguments.json:
+            times = map(_duration, seconds.values())
+            print(_COLUMNS.format(workload.name, "ok" if ok else "WRONG", *times), flush=True)
     wrong = sum(not one["ok"] for one in found)
     machine, taken = _machine(loading, missing), time.monotonic() - begun
     if arguments.json:
         print_json({"ok": not wrong, "seconds": taken, "machine": machine, "workloads": found})
         return int(wrong > 0)
-    print(_COLUMNS.format("", "parts", "fresh", "out=", "NumPy"))
-    for one in found:
-        times = map(_duration, one["seconds"].values())
-        print(_COLUMNS.format(one["name"], "ok" if one["ok"] else "WRONG", *times))
     print(_COLUMNS_MEAN, *[f"{name:9} {fact}" for name, fact in machine.items()], sep="\n")
     said = "Every part equals NumPy's, byte for byte, and joins back."
     said = f"{wrong} workloads WRONG." if wrong else said
