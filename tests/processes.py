@@ -90,15 +90,10 @@ def assembled(name, code):  # in milliseconds; Numba takes a second
     return engine, engine.get_function_address(name)
 
 def link_with(name, address):  # kernels that are linked later call this function by the name
-    from llvmlite.binding import JITLibraryBuilder
+    from llvmlite.binding import JITLibraryBuilder as builder
 
-    def add_current_process(builder):
-        builder.import_symbol(name, address)
-        return before(builder)
-
-    before, JITLibraryBuilder.add_current_process = (
-        JITLibraryBuilder.add_current_process, add_current_process
-    )
+    before = builder.add_current_process
+    builder.add_current_process = lambda self: before(self.import_symbol(name, address))
 
 def make_cores():  # before kernels are loaded
     engine, address = assembled("get_affinity", f'''

@@ -182,8 +182,7 @@ def save(folder, monkeypatch, method, layers=LAYERS):
             plan[f"layers.0.{name}.bias"] = (style, [m])
     st.save_file(held, folder / "model.safetensors", {"format": "pt"})
     (folder / "config.json").write_text(json.dumps({"quantization_config": config}))
-    own = {name: ([name], []) for name in (*held, *plan)}
-    heads = {"": (16, 4)}
+    own, heads = {name: ([name], []) for name in (*held, *plan)}, {"": (16, 4)}
     model = tensor_parallel.ModelPlan("Model", "model", plan, heads, own, quantization=config)
     monkeypatch.setattr(tensor_parallel, "load", lambda path, names: model)
     return held

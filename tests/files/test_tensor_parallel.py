@@ -18,12 +18,7 @@ from splitjit import files
 from splitjit._cli.main import main
 from splitjit.files import patterns
 from splitjit.files.checkpoints import tensor_parallel
-from tests.files.folders import (
-    assert_joined,
-    assert_patterns_do_the_same,
-    refused,
-    split_refused,
-)
+from tests.files.folders import assert_joined, assert_patterns_do_the_same, refused, split_refused
 from tests.files.test_checkpoints import load
 
 torch = pytest.importorskip("torch")

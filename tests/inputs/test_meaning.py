@@ -88,10 +88,7 @@ ARRAYS = {
     "astropy.Column": lambda: needs("astropy.table").MaskedColumn([1.0, 2.0, 3.0, 4.0], unit="m"),
     "unyt": lambda: needs("unyt").unyt_array([1.0, 2.0, 3.0, 4.0], "m"),
 }
-DUCKS = {
-    "duck": Duck,
-    "pint": lambda: np.arange(4.0) * needs("pint").get_application_registry().m,
-}
+DUCKS = {"duck": Duck, "pint": lambda: np.arange(4.0) * needs("pint").get_application_registry().m}
 LABELLED = {
     "polars": lambda: needs("polars").Series([1.0, 2.0, 3.0, 4.0]),
     "pandas.Series": lambda: needs("pandas").Series([1.0, 2.0, 3.0, 4.0]),

@@ -29,9 +29,6 @@ def test_counterparts(theirs, library, ours):
         jax = names["jax"] = pytest.importorskip("jax")
         names["jnp"] = jax.numpy
     names["parts"] = [names["x"], names["x"]]
-    assert_equal(*[[np.asarray(part) for part in eval(call, names)] for call in (ours, theirs)])
-
-
-def assert_equal(parts, expected):
-    for part, right in zip(parts, expected, strict=True):
+    made = [[np.asarray(part) for part in eval(call, names)] for call in (ours, theirs)]
+    for part, right in zip(*made, strict=True):
         np.testing.assert_array_equal(part, right, strict=True)

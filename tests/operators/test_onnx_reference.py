@@ -79,10 +79,6 @@ def test_official_node_test_by_the_backend(official, name):
     official[1](f"{name}_cpu").debug()
 
 
-def model_of(case):
-    return case.model or onnx.load(f"{case.model_dir}/model.onnx")
-
-
 def splits_in(graph):
     graphs = [attribute.g for node in graph.node for attribute in node.attribute]
     own = sum(node.op_type in ("Split", "SplitToSequence") for node in graph.node)
@@ -109,7 +105,7 @@ def data_sets_of(case, model):
 @pytest.mark.parametrize("name", NODE_TESTS + LARGER_MODELS)
 def test_official_model_by_reference_ops(official, name):
     case = official[0][name]
-    model = model_of(case)
+    model = case.model or onnx.load(f"{case.model_dir}/model.onnx")
     counted = Counted()
     evaluator = ReferenceEvaluator(model, new_ops=counted.ops)
     tolerances = (0, 0) if name in NODE_TESTS else (case.rtol, case.atol)

@@ -116,8 +116,7 @@ def test_a_numba_with_another_struct_of_memory_does_not_fit(swapped, monkeypatch
     helpers, word = attribute("numba.core.runtime:_nrt_python.c_helpers"), ctypes.c_int64
     kind = ctypes.CFUNCTYPE(word, word, word)
     allocate, data_of = (kind(helpers[f"MemInfo_{name}"]) for name in ("alloc_dtor", "data"))
-    i, j = swapped
-    data = []
+    (i, j), data = swapped, []
 
     @kind
     def allocate_other(nbytes, free):
