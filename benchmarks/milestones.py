@@ -1,16 +1,13 @@
 """Measure the milestones of the project with asv, and show them on the page history.md.
 
-``--measure`` measures everything in one go: the history at all milestones, and all suites at the
-newest ones. The results replace those in benchmarks/results only if they are complete.
+``--measure`` measures the suite `history` at all milestones in one go. The results replace those in
+benchmarks/results only if they are complete. `asv continuous` compares two commits by all suites.
 """
 
 import argparse
 import datetime
-import importlib
-import inspect
 import json
 import math
-import pkgutil
 import re
 import shutil
 import subprocess
@@ -22,17 +19,16 @@ from pathlib import Path
 if not __package__:  # run as a script: import this checkout
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
-from benchmarks import harness, suites
+from benchmarks import harness
 from benchmarks.documentation import filled
 from benchmarks.harness import ROOT
+from benchmarks.suites.history import History
 
 RESULTS = ROOT / "benchmarks" / "results"
 CHART = ROOT / "benchmarks" / "charts" / "history.svg"
 PAGE = ROOT / "benchmarks" / "history.md"
-NEWEST = 2
-"""How many milestones run all suites, so that each graph of asv's pages has a line."""
-MINUTES = {"History": 0.6, ".": 5.0}
-"""Minutes that a milestone takes on two cores, by the regular expression of its benchmarks."""
+MINUTES = 1.3
+"""How long a milestone takes on two cores."""
 RATIO, LIMIT, PROCESS = "track_time_over_numpy", "track_time_over_limit", "track_process"
 
 
@@ -42,11 +38,8 @@ def milestones() -> dict[str, str]:
     return dict(line.split(" ", 1) for line in lines)
 
 
-def measure(machine: str, newest: bool = False) -> None:
-    """Measure the history of all milestones, and all suites at the newest; keep the results.
-
-    If `newest`, the results of the older milestones stay as they are.
-    """
+def measure(machine: str) -> None:
+    """Measure the history of all milestones, and keep the results."""
     from asv.machine import Machine
 
     made = ROOT / ".asv" / "results"
@@ -56,51 +49,37 @@ def measure(machine: str, newest: bool = False) -> None:
     described = [f"--{name}={fact}" for name, fact in facts.items()]
     subprocess.run([*asv, "machine", "--yes", *described], cwd=ROOT, check=True)
     commits = [*milestones()]
-    runs = {} if newest else {"History": commits[:-NEWEST]}
-    runs["."] = commits[-NEWEST:]
-    minutes = sum(MINUTES[name] * len(chosen) for name, chosen in runs.items())
-    harness.say(f"{len(commits)} milestones: about {minutes:.0f} minutes")
+    harness.say(f"{len(commits)} milestones: about {MINUTES * len(commits):.0f} minutes")
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "commits")
-        for benchmarks, chosen in runs.items():
-            file.write_text("\n".join(chosen) + "\n")
-            run = [*asv, "run", "--machine", machine, "--bench", benchmarks, f"HASHFILE:{file}"]
-            subprocess.run(run, cwd=ROOT, check=True)
-    if newest:
-        for old in RESULTS.glob(f"{machine}/*.json"):
-            if not (made / machine / old.name).exists():
-                shutil.copy(old, made / machine)
+        file.write_text("\n".join(commits) + "\n")
+        run = [*asv, "run", "--machine", machine, "--bench", "History", f"HASHFILE:{file}"]
+        subprocess.run(run, cwd=ROOT, check=True)
+    keep(made)
+
+
+def keep(made: Path) -> None:
+    """Let results of asv replace those in `RESULTS`, if they are complete."""
     if missing := gaps(made):
         raise SystemExit("\n".join([f"{made} is incomplete, so nothing was replaced:", *missing]))
     shutil.rmtree(RESULTS)
     shutil.copytree(made, RESULTS)
+    file = RESULTS / "benchmarks.json"  # asv's pages have a graph for each benchmark in it
+    known = json.loads(file.read_text("utf-8"))
+    shown = {name: of for name, of in known.items() if name.startswith(("history.", "version"))}
+    file.write_text(json.dumps(shown, indent=4) + "\n", "utf-8")
 
 
-def suite_versions() -> dict[str, str]:
-    """Return the version of each benchmark of the suites, by the name that asv gives it."""
-    found = {}
-    for module in pkgutil.iter_modules(suites.__path__):
-        imported = importlib.import_module(f"{suites.__name__}.{module.name}")
-        for name, suite in inspect.getmembers(imported, inspect.isclass):
-            ours = suite.__module__ == imported.__name__ and not name.startswith("_")
-            for track in dir(suite) if ours else ():
-                if re.match("(time|timeraw|track|peakmem)_", track):
-                    version = getattr(getattr(suite, track), "version", None) or suite.version
-                    found[f"{module.name}.{name}.{track}"] = version
-    return found
-
-
-def gaps(results: Path = RESULTS) -> list[str]:
-    """Return the benchmarks of which a milestone lacks a value; only the newest need all suites."""
+def gaps(results: Path) -> list[str]:
+    """Return the benchmarks of which a milestone lacks a value."""
+    tracks = [name for name in dir(History) if re.match("(time|timeraw|track|peakmem)_", name)]
     missing = []
-    for i, commit in enumerate(reversed(milestones())):
+    for commit in milestones():
         files = list(results.glob(f"*/{commit[:8]}-*.json"))
         found = json.loads(files[0].read_text("utf-8"))["results"] if files else {}
-        for name, version in suite_versions().items():
-            values, _, measured = found.get(name, (None, None, None))[:3]
-            if (i < NEWEST or name.startswith("history.")) and (
-                not values or measured != version or any(v is None or v != v for v in values)
-            ):
+        for name in [f"history.History.{track}" for track in tracks]:
+            values = found.get(name, [None])[0]
+            if not values or any(v is None or v != v for v in values):
                 missing.append(f"{commit[:8]} {name}")
     return missing
 
@@ -194,10 +173,9 @@ def main() -> None:
     add = parser.add_argument
     add("file", type=Path, nargs="?", default=CHART)
     add("--measure", metavar="MACHINE", help="first measure all, on a machine that gets this name")
-    add("--newest", action="store_true", help=f"only the newest {NEWEST}, on the same machine")
     options = parser.parse_args()
     if options.measure:
-        measure(options.measure, options.newest)
+        measure(options.measure)
     harness.save(draw, options.file)
     PAGE.write_text(written(PAGE.read_text("utf-8")), "utf-8")
 
