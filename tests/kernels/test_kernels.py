@@ -1,6 +1,5 @@
 """The object files of kernels need only symbols that processes have, also on Windows and macOS."""
 
-import ctypes
 import importlib
 import platform
 import runpy
@@ -21,6 +20,14 @@ pytestmark = [
     pytest.mark.usefixtures("warm"),  # so Numba has registered all its symbols, too
 ]
 
+PYTHON = {
+    *("PyCapsule_GetPointer", "PyCapsule_New", "PyErr_Clear", "PyErr_SetObject"),
+    *("PyEval_RestoreThread", "PyEval_SaveThread", "PyList_New", "PyList_SetItem"),
+    *("PyLong_AsSsize_t", "PyLong_FromSsize_t", "Py_DecRef", "Py_IncRef", "PyThread_acquire_lock"),
+    *("PyThread_allocate_lock", "PyThread_release_lock", "PyThread_start_new_thread"),
+}
+"""The functions of CPython's C API that `core` calls."""
+
 LIBC = {"free", "malloc", "memcpy", "memmove", "memset"}
 POSIX = {"clock_gettime", "usleep", "pthread_sigmask", "sigdelset", "sigfillset"}
 LINUX = {
@@ -38,11 +45,6 @@ TARGETS = {
 }
 FRAMES = {"stream", "join"}
 """The loops with more than a page on the stack."""
-
-
-def not_of_python(names):
-    """Return the names that are no functions of Python's C API."""
-    return {name for name in names if name[:2] != "Py" or not hasattr(ctypes.pythonapi, name)}
 
 
 def symbols(data):
@@ -68,7 +70,8 @@ def test_symbols(kernel):
     """The linker would find others, such as those of Numba, only in some processes."""
     defined, needed = symbols(kernel_files.read(kernel))
     assert defined == set().union(*KERNELS[kernel].values())
-    assert not_of_python(needed) <= LIBC | (LINUX if kernel == "core" else set())
+    assert needed <= LIBC | (PYTHON | LINUX if kernel == "core" else set())
+    assert kernel != "core" or needed >= PYTHON
 
 
 # ---- other systems -------------------------------------------------------------------------
@@ -165,5 +168,5 @@ def test_all_systems_have_the_symbols(kernels, target):
         if kernel == "core":
             assert TARGETS[target] <= others
             others -= TARGETS[target]
-        assert not not_of_python(others), kernel
+        assert others <= PYTHON, kernel
     assert frames == (FRAMES if "windows" in target else set())

@@ -126,10 +126,7 @@ def test_a_numba_with_another_struct_of_memory_does_not_fit(swapped, monkeypatch
         words[i], words[j] = words[j], words[i]
         return memory
 
-    @kind
-    def data_of_other(memory, _):
-        return data[-1]
-
+    data_of_other = kind(lambda memory, _: data[-1])
     monkeypatch.setitem(helpers, "MemInfo_alloc_dtor", address(allocate_other))
     monkeypatch.setitem(helpers, "MemInfo_data", address(data_of_other))
     monkeypatch.setattr(functions, "TABLE", [0] * len(functions.TABLE))  # not filled yet
