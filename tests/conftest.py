@@ -24,6 +24,8 @@ from splitjit._runtime.loading import LOADER
 collect_ignore = ["fuzz", "elsewhere", "platforms"]
 
 ROOT = Path(__file__).parents[1]
+# From any folder, the processes that tests start import this checkout, whose kernels are compiled.
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
 UNTRACKED = pytest.StashKey[set]()
 """The files of the checkout before the run that git neither tracks nor ignores."""
 

@@ -245,7 +245,7 @@ def split_into(
     See Also
     --------
     split : Make new parts.
-    SplitPlan.bind : Check output arrays once, for many calls.
+    SplitPlan.bind : Check output arrays early, and split into them many times.
     numba.jit : Compiles functions that call `split_into`.
 
     Notes

@@ -9,8 +9,9 @@ compiled    compiled loops
 library     the library of the object: torch's own operator, or its slices
 ==========  =========================================================================
 
-Every public function comes in here, `explain` too: it prints the decision. The plan keeps a `How`
-for each dtype and strides, so later calls for plain arrays need a single lookup, and no decision.
+Every public function that splits comes in here, `explain` too: it prints the decision. The plan
+keeps a `How` for each dtype and strides, so later calls for plain arrays need a single lookup, and
+no decision.
 """
 
 from __future__ import annotations

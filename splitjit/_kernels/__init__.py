@@ -12,7 +12,7 @@ ir/records.py reads from memory; look at these three first. Then a copy passes f
     layouter.py          from shapes and strides to a layout record: dims (dims.py), and the loop
             │  layout record
             ▼
-
+    entry.py             checks and makes arrays; njit_split.py does so for users' compiled code
             │  Arguments: stream, target, source, layout
             ▼
     team.py              how many helpers to ask, and how many chunks to make; the caller and its
@@ -35,20 +35,14 @@ ir/records.py reads from memory; look at these three first. Then a copy passes f
     llvm.py              LLVM loads, stores and loops, with a variant for each word size;
                          intrinsics.py offers them to compiled functions
 
-What Python calls before a copy, or instead of one::
+Beside them::
 
-    core/entry.py        check and make arrays, and copy small ones; c_api.py has C functions of
-                         Python and of the system
-    core/apart.py        whether arrays share memory
+    core/apart.py        whether arrays share memory, for Python, too
+    core/c_api.py        C functions of Python and of the system
+    core/blocks.py       large blocks for new parts, kept for reuse
 
-What users' compiled code calls::
-
-    njit_split.py        checks a `split`, asks apart.py and the layouter, and shares the copy with
-                         the helpers
-    core/blocks.py       large blocks for parts, kept for reuse
-
-How all of this becomes object files: the modules of `core` are one, "core". Each loop is one, and
-so is `njit_split`::
+How all of this becomes object files: the modules of `core` are one, "core". Each loop of a split is
+one, all loops of joins are one, and so is `njit_split`::
 
     compiling.py         compiles the functions that _abi/kernels.py lists for each object file
 """

@@ -406,6 +406,7 @@ def test_threads_join_at_the_same_time():
     assert not wrong
 
 
+@pytest.mark.filterwarnings("ignore:Setting the shape:DeprecationWarning")  # of NumPy 2.5
 def test_a_finalizer_may_change_the_arrays():
     parts, out = [np.ones((200, 300)) for _ in range(3)], np.zeros((200, 900))
     expected = np.concatenate(parts, 1)

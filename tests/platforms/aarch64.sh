@@ -13,7 +13,7 @@
 set -euo pipefail
 folder=$(realpath "$1")
 steps=("${@:2}")
-routes=(slices new serial parallel serial-streamed parallel-streamed compiled compiled-streamed)
+routes=(slices serial parallel serial-streamed parallel-streamed compiled compiled-streamed)
 [ ${#steps[@]} -gt 0 ] || steps=("${routes[@]}" forks threads tests)
 cd "$(dirname "$0")/../.."
 
@@ -49,6 +49,7 @@ exec(processes.SPLIT + processes.TWO_CORES + t.SCRIPTS[\"eight threads split\"])
         tests) # the tests of the kernels that start no other process
             python -m pytest -q -p no:cacheprovider tests/kernels/test_kernels.py \
                 tests/copy/test_layout.py tests/copy/test_split.py tests/copy/test_outputs.py \
+                tests/copy/test_join.py \
                 -m "not slow"
             ;;
         *)
