@@ -212,9 +212,9 @@ def _rule(parser: argparse.ArgumentParser) -> None:
 def _tensors(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     """Add the options that say which tensors are split.
 
-    --axis: axis to split; -1 is the last axis (default: 0; if there are several tensors, --axis,
-        --tensor or --tp-plan must say which are split); of join and reshard: axis that was split,
-        if no pattern or record gives it
+    --axis: axis of the split, if no pattern or record of parts gives it; -1 is the last axis
+        (default of split: 0; if there are several tensors, --axis, --tensor or --tp-plan must say
+        which are split)
     --tensor: split the tensors whose names match PATTERN, along AXIS instead of --axis; * matches
         any text, ? one character, [qk] one of these characters. 'PATTERN=AXIS:4096,1024,1024' is
         for fused tensors: along the axis lie sections of these lengths, the rule splits each one,

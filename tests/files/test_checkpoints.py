@@ -469,6 +469,11 @@ def test_patterns_for_codes_do_not_cut_their_table(tmp_path, codes, table):
         assert "vq_scales is copied whole" in warning
 
 
+def test_empty_tensors_have_no_parts(tmp_path):
+    path = save(tmp_path / "m.npz", **{"q.weight": np.zeros((0, 8)), "q.bias": np.zeros(0)})
+    assert files.plan_files(path, 2, axis=0).targets == ()
+
+
 FUSED = [
     # the shape of each weight, patterns, whether they are warned about
     ({"qkv_proj": (12, 4)}, ["*.weight", "*.bias"], True),
@@ -551,8 +556,9 @@ def test_join_refuses_tensors_that_are_not_equal(tmp_path):
     join_refused(tmp_path, parts, "1.safetensors without 'norm'", tensors=["a"])
     sn.save_file(tensors, parts[1], {"format": "pt"})
     join_refused(tmp_path, parts, "same metadata", tensors=["a"])
-    sn.save_file({**tensors, "a": np.zeros(3, "f4")}, parts[1])
-    join_refused(tmp_path, parts, "no rule splits the sections", tensors=["a=0:4,4", "norm"])
+    sn.save_file({**tensors, "a": np.zeros(1, "f4")}, parts[1])
+    join_refused(tmp_path, parts, "parts are missing", tensors=["a=0:4,4", "norm"])
+    join_refused(tmp_path, parts, "no rule splits the sections", tensors=["a=0:2,3", "norm"])
 
 
 @pytest.mark.parametrize("kind", ["ranks", "safetensors", "npz", "npy"])

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import io
+import itertools
 import json
 import os
 import runpy
@@ -10,6 +11,7 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -194,6 +196,7 @@ CONVERTED = [
     ([["Chunk", 0]], 3, [8, 6], 0, None, (0, (8, 8, 8), None)),
     ([["Chunk", 0]], 3, [8, 6], 1, None, (1, None, None)),
     ([["Concatenate", 0]], 1, [8, 6], 1, None, (1, None, None)),
+    ([["Concatenate", 0]], 2, [8, 6], 1, (6,), (1, None, None)),  # the other may have length 4
     ([["Interleave", 1]], 1, [4, 8, 6], 2, None, (2, None, None)),
     # a part holds pairs of rows, so no cut goes through a pair
     ([["Interleave", 1]], 2, [4, 8, 6], 1, (4, 4), (1, None, 2)),
@@ -222,6 +225,16 @@ def test_parameters_of_one_tensor_that_are_split_differently():
     plan = dataclasses.replace(plan, origins={"qk": (["q", "k"], [["Chunk", 0]])})
     with pytest.raises(splitjit.SplitError, match="qk: .* makes q and k of it"):
         tensor_parallel.choices(plan, ["qk"], lambda name: False)
+
+
+@pytest.mark.parametrize("names", [*itertools.permutations(["a.weight", "a.weight_scale_inv"])])
+def test_a_pattern_may_stand_for_what_is_missing(names):
+    plan = plan_of(**dict.fromkeys(["a.weight", "b.weight"], ("colwise", [8, 4])))
+    plan.origins["a.weight_scale_inv"] = ["a.weight_scale_inv"], []
+    file = SimpleNamespace(tensors=names, tensor=lambda name: SimpleNamespace(shape=(8, 4)))
+    tensor_parallel.check_shapes(plan, {}, lambda name: name == "a.weight_scale_inv", [file])
+    with pytest.raises(splitjit.SplitError, match=r"b\.weight, missing"):
+        tensor_parallel.check_shapes(plan, {}, lambda name: False, [file])
 
 
 def test_layers_with_different_numbers_of_heads():

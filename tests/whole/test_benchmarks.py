@@ -5,37 +5,11 @@ import sys
 
 import pytest
 
-from benchmarks import (
-    busy,
-    contenders,
-    gate,
-    harness,
-    in_program,
-    landscape,
-    processes,
-    report,
-    threads,
-)
-from benchmarks.contenders import Case
-from benchmarks.harness import ROOT, Worker
+from benchmarks import busy, gate, harness, in_program, landscape, processes, report, threads
+from benchmarks.harness import ROOT
 from tests.conftest import long
 
 pytestmark = pytest.mark.slow
-
-CASE = Case((20, 12), 1, (4,) * 3)
-OURS = {name for name in contenders.PREPARE if "splitjit" in name} - {"splitjit, unstack"}
-"""Our contenders that split this case."""
-QUICK = ["splitjit", "splitjit, bind", "splitjit, cold", "splitjit, one thread"]
-
-
-@pytest.mark.parametrize("contender", long(*sorted(OURS), if_not=QUICK))
-def test_our_own_contenders_are_verified(contender):
-    with Worker(contender) as worker:
-        assert worker.ask("prepare", CASE, "out") is None
-        assert 0 < worker.ask("burst") < 1
-        assert worker.process.poll() is None
-    assert worker.process.returncode
-
 
 SMALLEST = {
     busy: "--situation quiet --outputs out --rounds 1 --seconds 0.02 --contender torch --size",
@@ -58,8 +32,6 @@ def test_a_tool_prints_a_table(tool, monkeypatch, capsys):
     tool.main()
     assert re.search(r"^\| --", capsys.readouterr().out, re.M)
 
-
-# ---- gate -----------------------------------------------------------------------------
 
 KEY = ("splitjit, one thread", "6 into 3, fresh")
 

@@ -297,6 +297,8 @@ def _plan_parts(
         if [shape[choice.axis] for shape in plan.part_shapes] == lengths:
             return plan
     reason = "no rule splits the sections into parts of these lengths"
+    if sum(lengths) < sum(sections):
+        reason = "parts are missing: all parts of the split are needed"
     if own is not None:
         reason = "the record of the parts says otherwise" + (f": {refusal.rule}" if refusal else "")
     elif choice.lengths is not None:

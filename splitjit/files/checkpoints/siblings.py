@@ -164,7 +164,7 @@ def _cut_alike(*plans: TensorPlan) -> bool:
     fewer.
     """
     long, short = sorted(plans, key=lambda plan: -sum(map(sum, plan.sections)))
-    if all(len(sizes) == 1 for plan in plans for sizes in plan.sections):
+    if all(len(sizes) < 2 for plan in plans for sizes in plan.sections):
         return True
     if [*map(len, long.sections)] != [*map(len, short.sections)]:
         return False

@@ -251,6 +251,8 @@ def _before(choice: Choice, operations: list[list[Any]], count: int, shape: list
             rest = f"transformers makes its parameter by {operation}, which parts cannot follow; "
             rest += "give a pattern that says how to split it"
             raise SplitError("files", choice.pattern, rest)
+    if len(sections) < 2 and count > 1:  # each parameter has its own length
+        sections = ()
     return replace(choice, axis=axis, sections=sections or None, head=head)
 
 
@@ -283,7 +285,8 @@ def check_shapes(
             shapes[name] = file.tensor(name).shape
     made = {name: [*plan.origins[name][0]] for name in shapes}
     for weight, held in quantised.modules(shapes).items():
-        made[held[0]] += plan.origins[weight][0]
+        if weight not in held:  # packed tensors stand for it
+            made[held[0]] += plan.origins[weight][0]
     found = {target for targets in made.values() for target in targets} | {*plan.tied}
     by_pattern = any(plan.styles.keys().isdisjoint(made[name]) and skip(name) for name in made)
 

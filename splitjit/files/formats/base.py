@@ -93,7 +93,7 @@ class Run:
         return Run(self._path, self._file, self._start + start, stop - start)
 
     def copy_to(self, file: NewFile) -> int:
-        """Let the system copy the bytes; return how many it copied before it gave up."""
+        """Let the system copy the bytes; return how many it copied, from the first."""
         return file.copy(self._file.fileno(), self._start, self.nbytes)
 
     def read_into(self, room: memoryview) -> None:
