@@ -351,11 +351,14 @@ _SECOND = SimpleNamespace(at_once=lambda plan, x, out: None)
 
 def how_of(plan: Plan, x: np.ndarray, joins: bool = False) -> How:
     """Return how arrays such as `x` are copied, or joined to; cached in the plan."""
-    if x.dtype.kind == "T":  # a StringDType owns its array's text, which the plan would keep
-        return How(x.nbytes, _why_never(plan, x), joins)
     key = x.dtype, x.strides, _may_wait(x), joins
-    how: How | None = plan._hows.get(key)
+    try:
+        how: How | None = plan._hows.get(key)
+        is_kept = x.dtype.kind != "T"  # it owns its array's text, which the plan would keep
+    except TypeError:  # a dtype with titles that have no hash
+        how, is_kept = None, False
     if how is None:
         how = How(x.nbytes, _why_never(plan, x), joins)
-        plan._keep(key, how)
+        if is_kept:
+            plan._keep(key, how)
     return how

@@ -1,7 +1,7 @@
 """Rules: from a rule's value and an axis length to the sizes of the parts.
 
 The functions here take integers and return integers. `splitjit._plan.plan` calls them,
-and `splitjit._njit` compiles the same functions for users' ``@njit`` code. So a function
+and `splitjit._kernels` compiles the same functions for users' ``@njit`` code. So a function
 neither raises an error nor builds text. It returns a *fault*, which is 0 or a key of
 ``FAULTS[kind]``, and its caller raises the error.
 

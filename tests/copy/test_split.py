@@ -263,6 +263,7 @@ def test_what_comes_in_as_an_array(tmp_path, route):
 
 RECORD = np.dtype([("a", "i4")])
 EQUAL_DTYPES = [
+    [np.dtype({"names": ["a"], "formats": ["i4"], "titles": [[1]]})],  # which has no hash
     (np.dtype("f4"), np.dtype("f4", metadata={"unit": "m"})),
     (np.dtype("l"), np.dtype("q" if np.dtype("l") == np.dtype("q") else "i")),
     (RECORD, np.dtype((np.record, RECORD))),
@@ -270,7 +271,9 @@ EQUAL_DTYPES = [
 ]
 
 
-@pytest.mark.parametrize("dtypes", EQUAL_DTYPES, ids=["metadata", "number", "record", "same"])
+@pytest.mark.parametrize(
+    "dtypes", EQUAL_DTYPES, ids=["titles", "metadata", "number", "record", "same"]
+)
 def test_parts_have_the_very_dtype_of_the_array(dtypes, route):
     """A plan keeps what it knows by dtype, and dtypes that differ may be equal."""
     for dtype in (*dtypes, *dtypes):

@@ -133,6 +133,9 @@ def test_a_numba_with_another_struct_of_memory_does_not_fit(swapped, monkeypatch
     x = np.zeros((4, *[1] * (6 + 6 * i + j)))  # Numba types a call of `split` once for a rank
     with pytest.raises(TypingError, match="has another struct MemInfo. splitjit works with"):
         numba.njit(lambda x: splitjit.split(x, 2))(x)
+    monkeypatch.delitem(helpers, "MemInfo_alloc_dtor")
+    with pytest.raises(TypingError):
+        functions._new_mem_info()
 
 
 MISFIT = """
