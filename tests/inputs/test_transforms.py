@@ -604,7 +604,7 @@ READ_AT_RUN_TIME = {
     "axis at indices": (lambda x, n: split(n.nonzero(), indices=[1, -1]), [[1, 0, 2, 3]], []),
 }  # fmt: skip
 """Splits by numbers that a compiled graph reads from a tensor: those that fit, and others."""
-USUAL = ("lengths", "rest", "indices", "into", "Split", "SplitToSequence")
+USUAL = ("lengths", "rest", "into", "Split")
 
 
 @quiet

@@ -291,7 +291,7 @@ threading.Thread(target=go_on, daemon=True).start()  # still copies at the end
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_31_helpers_on_two_cores(tmp_path):
     run_helpers(tmp_path, CHILD + SLOW_LOOP + MANY_HELPERS, cores=32)
 
