@@ -71,9 +71,9 @@ def keep(made: Path) -> None:
 
 
 def gaps(results: Path) -> list[str]:
-    """Return what is missing: a milestone, and a benchmark without all of its values there.
+    """Return each milestone and benchmark of which a value is missing.
 
-    Values that an older version of the benchmark measured do not count.
+    A value from an older version of the benchmark counts as missing.
     """
     tracks = [name for name in dir(History) if re.match("(time|timeraw|track|peakmem)_", name)]
     missing = []
@@ -84,8 +84,8 @@ def gaps(results: Path) -> list[str]:
             version = getattr(getattr(History, track), "version", None) or History.version
             name = f"history.History.{track}"
             values, _, measured = found.get(name, (None, None, None))[:3]
-            is_complete = values and not any(v is None or math.isnan(v) for v in values)
-            if measured != version or not is_complete:
+            has_all = values and all(v is not None and not math.isnan(v) for v in values)
+            if measured != version or not has_all:
                 missing.append(f"{commit[:8]} {name}")
     return missing
 
