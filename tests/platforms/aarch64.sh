@@ -49,8 +49,7 @@ exec(processes.SPLIT + processes.TWO_CORES + t.SCRIPTS[\"eight threads split\"])
         tests) # the tests of the kernels that start no other process
             python -m pytest -q -p no:cacheprovider tests/kernels/test_kernels.py \
                 tests/copy/test_layout.py tests/copy/test_split.py tests/copy/test_outputs.py \
-                tests/copy/test_join.py \
-                -m "not slow"
+                tests/copy/test_join.py -m "not slow"
             ;;
         *)
             first= log=$folder/case
