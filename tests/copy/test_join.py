@@ -128,7 +128,7 @@ def test_one_array_of_parts_takes_the_short_way(monkeypatch):
     splitjit.warmup()
     splitjit.stack(planes, -1, out=whole)
     monkeypatch.setattr("splitjit._copy.join._join", None)  # it would call None
-    assert splitjit.stack(planes, -1, out=whole) is whole
+    assert vars(splitjit)["stack"](planes, -1, out=whole) is whole  # a name is imported once
     assert bits(whole) == bits(np.stack(planes, -1))
 
 
