@@ -90,20 +90,30 @@ def copy_items(call, layout, first, last, move):
 
 
 @jit
+def lines_of(task, tasks, head, runs):
+    """Return the first item of a task, and that of the next one.
+
+    Between them are whole lines of each part, so only the ends of a copy are copied item by item.
+    With ends in each chunk, two threads split a (480, 640, 3) image in 43 us in place of 33.
+    """
+    first = head + (runs - head) * task // tasks // LINE * LINE
+    last = head + (runs - head) * (task + 1) // tasks // LINE * LINE
+    return first, last if task + 1 < tasks else runs
+
+
+@jit
 def deinterleave(task, tasks, arguments):
     """Copy the share of one task; `arguments` is the address of `Arguments`."""
     call = read(Arguments, arguments)
     layout = layout_at(call.layout)
     part = part_at(layout, 0)
-    first = layout.runs * task // tasks
-    last = layout.runs * (task + 1) // tasks
-    skew = -(call.target + part.target_offset + first * part.run) % LINE
+    skew = -(call.target + part.target_offset) % LINE
     do_lines_coincide = offset_from_line(call, layout, 0, layout.count) >= 0
     stream = call.stream if skew % part.run == 0 and do_lines_coincide else 0
-    if stream:  # the items before the first cache line are copied one by one
-        head = min(skew // part.run, last - first)
-        copy_items(call, layout, first, first + head, move_runs)
-        first += head
+    head = min(skew // part.run, layout.runs) if stream else 0
+    first, last = lines_of(task, tasks, head, layout.runs)
+    if head and task == 0:  # the items before the first cache line are copied one by one
+        copy_items(call, layout, 0, head, move_runs)
     count = (last - first) * part.run // LINE
     source = call.source + part.source_offset + first * layout.source_strides[0]
     targets, offset = layout.rows + WORD * ROW.target_offset, call.target + first * part.run

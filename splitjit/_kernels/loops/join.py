@@ -23,7 +23,7 @@ from splitjit._kernels.ir.intrinsics import (
 )
 from splitjit._kernels.ir.llvm import INT64, instruction, pointer_to, shuffled, store
 from splitjit._kernels.ir.records import layout_at, part_at, read
-from splitjit._kernels.loops.deinterleave import copy_items, kinds
+from splitjit._kernels.loops.deinterleave import copy_items, kinds, lines_of
 from splitjit._kernels.loops.plain import copy_blocks
 from splitjit._kernels.loops.runs import move_runs, move_runs_back, stream_runs
 from splitjit._kernels.loops.stream import LONG
@@ -159,15 +159,15 @@ def interleave(task, tasks, arguments):
     call = read(Arguments, arguments)
     layout = layout_at(call.layout)
     run, step = part_at(layout, 0).run, layout.source_strides[0]
-    first, last = layout.runs * task // tasks, layout.runs * (task + 1) // tasks
     whole = call.source + part_at(layout, 0).source_offset
     head = 0  # the items before the first cache line of the whole are copied one by one
-    while head < LINE and (whole + (first + head) * step) % LINE:
+    while head < LINE and (whole + head * step) % LINE:
         head += 1
     stream = call.stream != 0 and head < LINE
-    head = min(head, last - first) if head < LINE else 0
-    copy_items(call, layout, first, first + head, move_runs_back)
-    first += head
+    head = min(head, layout.runs) if head < LINE else 0
+    first, last = lines_of(task, tasks, head, layout.runs)
+    if head and task == 0:
+        copy_items(call, layout, 0, head, move_runs_back)
     count = (last - first) * run // LINE
     stage = reserve(PAGE, PAGE)
     batch = PAGE // LINE // layout.count if stream else count
