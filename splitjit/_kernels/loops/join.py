@@ -24,9 +24,8 @@ from splitjit._kernels.ir.intrinsics import (
 from splitjit._kernels.ir.llvm import INT64, instruction, pointer_to, shuffled, store
 from splitjit._kernels.ir.records import layout_at, part_at, read
 from splitjit._kernels.loops.deinterleave import copy_items, kinds, lines_of
-from splitjit._kernels.loops.plain import copy_blocks
+from splitjit._kernels.loops.plain import LONG, copy_blocks
 from splitjit._kernels.loops.runs import move_runs, move_runs_back, stream_runs
-from splitjit._kernels.loops.stream import LONG
 from splitjit._kernels.loops.tiles import items_mover, joined
 from splitjit._kernels.loops.transpose import copy_bands
 

@@ -8,7 +8,8 @@ Then each task reads its share of the source once, in order::
                    | part 0 | part 1 |   part 2   |   <- block 1, task 0
                    | part 0 | part 1 |   part 2   |   <- block 2, task 1
 
-`stream` copies large arrays in the same way, with stores that bypass the cache.
+Rows with long runs are copied one after another. `stream` copies large arrays in the same way, with
+stores that bypass the cache.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from splitjit._kernels.compiling import jit
 from splitjit._kernels.ir.records import layout_at, part_at, read
 from splitjit._kernels.loops.runs import move_runs
 
-_ROWS = 32  # with fewer runs in a block, blocks of whole runs would be uneven
+LONG = 1 << 10  # longer runs are worth a call each, and few of their lines are partial
+_ROWS = 8  # with fewer runs in a block, or rows in a task, whole ones would be uneven
 
 
 @jit
@@ -96,11 +98,33 @@ def copy_range(call, layout, part, first, last, move):
 
 
 @jit
+def copy_long_rows(task, tasks, call, layout, nbytes, move):
+    """Copy the rows of a task if they have long runs of the parts; return whether it did.
+
+    So the source is read in order. Part by part, ordinary stores take a tenth longer, and stores
+    that bypass the cache two fifths (two threads, 1024 rows of three runs of 3 KB, 2026-11-27).
+    """
+    if layout.dims != 1 or layout.runs < _ROWS * tasks:
+        return False
+    if nbytes <= LONG * layout.runs * layout.count:
+        return False
+    for row in range(layout.runs * task // tasks, layout.runs * (task + 1) // tasks):
+        source = call.source + row * layout.source_strides[0]
+        for p in range(layout.count):
+            part = part_at(layout, p)
+            target = call.target + part.target_offset + row * part.target_strides[0]
+            move(target, source + part.source_offset, part.run, 1, 0, 0)
+    return True
+
+
+@jit
 def copy_blocks(task, tasks, arguments, move):
-    """Copy the share of one task, block by block; `move` is `move_runs`, or a function like it."""
+    """Copy the share of one task; `move` is `move_runs`, or a function like it."""
     call = read(Arguments, arguments)
     layout = layout_at(call.layout)
-    blocks, _ = blocks_of(layout, tasks)
+    blocks, nbytes = blocks_of(layout, tasks)
+    if copy_long_rows(task, tasks, call, layout, nbytes, move):
+        return
     for block in range(task * blocks, (task + 1) * blocks):
         for p in range(layout.count):
             part = part_at(layout, p)

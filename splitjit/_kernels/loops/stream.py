@@ -29,12 +29,18 @@ from splitjit._kernels.ir.intrinsics import (
 )
 from splitjit._kernels.ir.llvm import INT64, instruction, loop, pointer_to, store, variants
 from splitjit._kernels.ir.records import layout_at, part_at, read
-from splitjit._kernels.loops.plain import blocks_of, copy_range, runs_at, start_of
+from splitjit._kernels.loops.plain import (
+    LONG,
+    blocks_of,
+    copy_long_rows,
+    copy_range,
+    runs_at,
+    start_of,
+)
 from splitjit._kernels.loops.runs import move_runs, stream_runs
 
 _BATCH = 1 << 9  # bytes gathered at a time, so that fetching, gathering and storing overlap
 _FAR = 1 << 9  # the hardware prefetcher does not follow larger steps between runs
-LONG = 1 << 10  # longer runs are streamed directly: few of their lines are partial
 
 
 _COLLECTED = 4, 8
@@ -130,6 +136,9 @@ def stream(task, tasks, arguments):
     layout = layout_at(call.layout)
     stage = reserve(PAGE, PAGE)  # no larger, because the stack of a thread may have only 32 KB
     blocks, nbytes = blocks_of(layout, tasks)
+    if copy_long_rows(task, tasks, call, layout, nbytes, stream_runs):
+        fence()
+        return
     # If the runs of all parts are contiguous, prefetch them one block ahead, in order: each part
     # reads them in strides that the hardware prefetcher does not predict.
     ahead = 0
