@@ -40,21 +40,19 @@ def milestones() -> dict[str, str]:
 
 def measure(machine: str) -> None:
     """Measure the history of all milestones, and keep the results."""
-    from asv.machine import Machine
+    from asv.machine import Machine, MachineCollection
 
     made = ROOT / ".asv" / "results"
     shutil.rmtree(made, ignore_errors=True)
-    asv = [sys.executable, "-m", "asv"]
-    facts = {**Machine.get_defaults(), "machine": machine}  # asv adds none to a given name
-    described = [f"--{name}={fact}" for name, fact in facts.items()]
-    subprocess.run([*asv, "machine", "--yes", *described], cwd=ROOT, check=True)
+    # `asv machine` keeps no fact of a new name that equals its default.
+    MachineCollection.save(machine, {**Machine.get_defaults(), "machine": machine})
     commits = [*milestones()]
     harness.say(f"{len(commits)} milestones: about {MINUTES * len(commits):.0f} minutes")
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "commits")
         file.write_text("\n".join(commits) + "\n")
-        run = [*asv, "run", "--machine", machine, "--bench", "History", f"HASHFILE:{file}"]
-        subprocess.run(run, cwd=ROOT, check=True)
+        asv = [sys.executable, "-m", "asv", "run", "--machine", machine, "--bench", "History"]
+        subprocess.run([*asv, f"HASHFILE:{file}"], cwd=ROOT, check=True)
     keep(made)
 
 
@@ -111,10 +109,10 @@ def facts() -> dict[str, float]:
     many = history(RATIO)["10000 into 10000, fresh"]
     peak = history(PROCESS)["peak memory of parts over the array"]
     return {
-        "of NumPy's time at milestone 18": many[17],
-        "times NumPy's time at milestone 19": many[18],
+        "of NumPy's time at milestone 8": many[7],
+        "times NumPy's time at milestone 9": many[8],
         "times at the newest milestone": many[-1],
-        "times the array at milestone 18": peak[17],
+        "times the array at milestone 8": peak[7],
         "times the array at the newest milestone": peak[-1],
     }
 
@@ -162,7 +160,7 @@ def draw():
                 panel.plot(*zip(*found.items(), strict=True), **style, ms=2.5, lw=1, label=label)
         panel.set_ylim(0, 1.1 * panel.get_ylim()[1])
         panel.set_title(name, fontsize=7)
-        panel.set_xticks(range(1, len(values) + 1, 2))
+        panel.set_xticks(range(1, len(values) + 1))
         panel.tick_params(labelsize=6)
         panel.grid(alpha=0.3)
     for panel in panels.flat[count:]:
