@@ -287,7 +287,6 @@ def share(team, loop, nbytes, arguments):
     """
     helpers = _to_ask(team, nbytes)
     chunks = min(nbytes // _read(team, AT.chunk), CHUNKS_PER_THREAD * (helpers + 1))
-    chunks += -chunks % (helpers + 1)  # with an odd one, a thread waits
     if helpers > 0 and chunks >= FEWEST_CHUNKS and _write(team, AT.busy, 1) == 0:
         _copy_with_helpers(team, loop, min(helpers, chunks - 1), chunks, nbytes, arguments)
         _write(team, AT.busy, 0)
