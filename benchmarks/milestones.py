@@ -69,7 +69,7 @@ def keep(made: Path) -> None:
 
 
 def gaps(results: Path) -> list[str]:
-    """Return each milestone and benchmark of which a value is missing.
+    """List the benchmarks that lack a value, with the milestone where they lack it.
 
     A value from an older version of the benchmark counts as missing.
     """

@@ -91,10 +91,10 @@ def copy_items(call, layout, first, last, move):
 
 @jit
 def lines_of(task, tasks, head, runs):
-    """Return the first item of a task, and that of the next one.
+    """Return the range of items that a task copies, as a start and a stop.
 
-    Between them are whole lines of each part, so only the ends of a copy are copied item by item.
-    With ends in each chunk, two threads split a (480, 640, 3) image in 43 us in place of 33.
+    Ranges meet at whole cache lines of the parts, so only the two ends of a copy are moved item by
+    item. When each chunk had such ends, two threads took 43 us for a (480, 640, 3) image, not 33.
     """
     first = head + (runs - head) * task // tasks // LINE * LINE
     last = head + (runs - head) * (task + 1) // tasks // LINE * LINE

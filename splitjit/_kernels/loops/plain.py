@@ -99,10 +99,11 @@ def copy_range(call, layout, part, first, last, move):
 
 @jit
 def copy_long_rows(task, tasks, call, layout, nbytes, move):
-    """Copy the rows of a task if they have long runs of the parts; return whether it did.
+    """Copy the rows of a task if they consist of long runs; return whether they do.
 
-    So the source is read in order. Part by part, ordinary stores take a tenth longer, and stores
-    that bypass the cache two fifths (two threads, 1024 rows of three runs of 3 KB, 2026-11-27).
+    Rows are copied in the order of the source. Part by part, ordinary stores take a tenth longer,
+    and stores that bypass the cache two fifths (two threads, 1024 rows of three runs of 3 KB,
+    2026-11-27).
     """
     if layout.dims != 1 or layout.runs < _ROWS * tasks:
         return False
