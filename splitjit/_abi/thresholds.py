@@ -13,9 +13,9 @@ its parts is kept for reuse, and objects are assigned by a compiled loop. One th
 in 25 us; waking a helper takes 5 us, and it comes 30 us later."""
 
 LONG_RUN = 1 << 9
-"""Bytes from which on a run is long. Torch's own operator splits contiguous tensors of long runs:
-its threads are awake in a torch program. Ordinary stores of long runs pay if a large cache can hold
-the array."""
+"""Bytes from which on a run is long. Torch's own operator splits contiguous tensors of long runs,
+unless they are large: its threads are awake in a torch program. Ordinary stores of long runs pay if
+a large cache can hold the array."""
 
 
 @dataclass(slots=True)
