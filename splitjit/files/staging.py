@@ -78,7 +78,7 @@ def stage(
     note = ""
     try:
         with contextlib.ExitStack() as cleanup:  # the last callback runs first
-            files, made = _make(targets, cleanup)
+            files = [*_make(targets, cleanup)]
             yield {file.path: file for file in files}
             for file in files:
                 file.finish()
@@ -86,7 +86,7 @@ def stage(
             note = PARTLY.format(forcing)
             for file in files:
                 file.move(force)
-            for folder in dict.fromkeys([path.parent for path in (*given, *made)]):
+            for folder in dict.fromkeys([path.parent for path in given]):
                 disk.sync(folder)
             note = COMPLETE
     except BaseException as error:
@@ -147,12 +147,11 @@ class Staged:
         owners = {given.st_uid for given in self._inputs}
         groups = {given.st_gid for given in self._inputs}
         own = os.fstat(file)
-        with contextlib.suppress(OSError):  # users may give files only to their own groups
-            if len(groups) == 1 and {own.st_gid} != groups:
-                change(os.fchown, file, -1, *groups)
-        with contextlib.suppress(OSError):  # only root may give files away
-            if len(owners) == 1 and {own.st_uid} != owners:
-                change(os.fchown, file, *owners, -1)
+        # Users may give files only to their own groups, and only root may give files away.
+        for ids, held in (((-1, *groups), own.st_gid), ((*owners, -1), own.st_uid)):
+            if len(ids) == 2 and held not in ids:
+                with contextlib.suppress(OSError):
+                    change(os.fchown, file, *ids)
         mode = 0o777
         for given in self._inputs:
             mode &= given.st_mode
@@ -174,45 +173,31 @@ class Staged:
             raise FileExistsError(f"{self.path} exists: it appeared meanwhile") from None
 
 
-def _make(
-    targets: Mapping[Path, Sequence[str]], cleanup: contextlib.ExitStack
-) -> tuple[list[Staged], list[Path]]:
-    """Make all folders, with a staging folder in each folder that the user names.
-
-    Returns
-    -------
-    list of Staged
-        The files to write.
-    list of Path
-        The folders that were missing.
-    """
-    files: list[Staged] = []
-    made: list[Path] = []
-    stagings: dict[Path, Path] = {}
-
-    def make(folder: Path) -> None:
-        if not folder.is_dir():
-            make(folder.parent)
-            with contextlib.suppress(FileExistsError):  # another process has just made it
-                change(os.mkdir, folder)
-                cleanup.callback(_tried, os.rmdir, folder)  # if it stays empty
-                made.append(folder)
-
+def _make(targets: Mapping[Path, Sequence[str]], cleanup: contextlib.ExitStack) -> Iterator[Staged]:
+    """Make all folders, and yield the files to write, in a staging folder for each given folder."""
     for folder, names in targets.items():
         root = Path(os.path.realpath(folder))
-        make(root)
-        if root not in stagings:
-            stagings[root] = Path(change(tempfile.mkdtemp, prefix=_PREFIX, dir=root))
-            cleanup.callback(_tried, os.rmdir, stagings[root])
-        for name in names:
+        _make_folder(root, cleanup)
+        staging = Path(change(tempfile.mkdtemp, prefix=_PREFIX, dir=root))
+        cleanup.callback(_tried, os.rmdir, staging)
+        for i, name in enumerate(names):
             parent = (root / name).parent
-            make(parent)
+            _make_folder(parent, cleanup)
             if parent.is_symlink() or not parent.is_dir():
                 raise NotADirectoryError(f"{parent} must be a folder, and not a link to one")
-            new = stagings[root] / f"{len(files)}.new"
+            new = staging / f"{i}.new"
             cleanup.callback(_tried, os.unlink, new)
-            files.append(Staged(folder / name, new))
-    return files, made
+            yield Staged(folder / name, new)
+
+
+def _make_folder(folder: Path, cleanup: contextlib.ExitStack) -> None:
+    """Make a folder and those above it, as far as they are missing."""
+    if not folder.is_dir():
+        _make_folder(folder.parent, cleanup)
+        with contextlib.suppress(FileExistsError):  # another process has just made it
+            change(os.mkdir, folder)
+            cleanup.callback(_tried, os.rmdir, folder)  # if it stays empty
+        disk.sync(folder.parent)
 
 
 def _tried(remove: Callable[[Path], None], path: Path) -> None:
