@@ -28,6 +28,9 @@ _UNSUPPORTED = {
 _KEEP_SIZE = 1
 """The mode of fallocate in which a file keeps its size."""
 
+_LARGE = 1 << 18
+"""Bytes from which early writeback, or reserving space, pays."""
+
 
 def change(call: Callable[..., T], *arguments: Any, **keywords: Any) -> T:
     """Make a call that changes a file."""
@@ -106,12 +109,12 @@ class NewFile(io.FileIO):
         return len(data)
 
     def allocate(self, size: int) -> None:
-        """Reserve space on the disk for a whole file, if the file system can.
+        """Reserve space on the disk for a whole file if it is large and the file system can.
 
         The file keeps its size. Writing takes longer if the file system has to allocate blocks
         meanwhile.
         """
-        if size and sys.platform == "linux":
+        if size >= _LARGE and sys.platform == "linux":
             with self._named_errors(size), tolerated():
                 change(fallocate, self.fileno(), size)
 
@@ -141,8 +144,8 @@ class NewFile(io.FileIO):
         return 0
 
     def flush_early(self, start: int, nbytes: int) -> None:
-        """Start writeback early, so that it overlaps our work. Only Linux does this."""
-        if sys.platform == "linux":
+        """On Linux, start writeback of many bytes early, so that it overlaps our work."""
+        if nbytes >= _LARGE and sys.platform == "linux":
             os.posix_fadvise(self.fileno(), start, nbytes, os.POSIX_FADV_DONTNEED)
 
     @contextlib.contextmanager

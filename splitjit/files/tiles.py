@@ -48,8 +48,7 @@ def write_parts(file: FilePlan, staged: Sequence[Staged], count: Callable[[int],
             one.protect(*inputs)
             parts.append(file.like.create(one, file.part(i), file.metadata(i)))
             stack.callback(parts[-1].close)
-        tensors = [(plan.file, plan.tensor) for plan in file.tensors]
-        opened = stack.enter_context(open_sources(tensors))
+        opened = stack.enter_context(open_sources([(one.file, one.tensor) for one in file.tensors]))
         for plan in file.tensors:
             for i, part in enumerate(parts):
                 part.begin(plan.part(i))

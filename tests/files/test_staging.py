@@ -85,7 +85,7 @@ def go_on(file, new, folder):
     with file.open() as opened, tempfile.TemporaryFile(dir=folder) as source:
         source.write(new)
         source.flush()
-        opened.allocate(len(new))
+        opened.allocate(1 << 20)
         copied = opened.copy(source.fileno(), 0, 3)
         assert copied == 3 * hasattr(os, "copy_file_range")
         opened.write(new[copied:])

@@ -117,11 +117,9 @@ def arrays(data: Data) -> Iterator[np.ndarray]:
     if not isinstance(data, Run):
         yield data
         return
-    buffer = np.empty(min(data.nbytes, TILE), np.uint8)
-    while data.nbytes:
-        first, data = data[:TILE], data[TILE:]
-        first.read_into(buffer[: first.nbytes].data)
-        yield buffer[: first.nbytes]
+    source, buffer = Source(iter([data])), np.empty(min(data.nbytes, TILE), np.uint8)
+    for start in range(0, data.nbytes, TILE):
+        yield source.take(buffer[: data.nbytes - start])
 
 
 class Source:
@@ -198,9 +196,6 @@ _SAMPLES, _SAMPLE = 512, 512
 _SMALL = 1 << 20
 """The most bytes of a file whose fingerprint is a digest of all of them."""
 
-_LARGE = 1 << 18
-"""Bytes from which early writeback, or reserving space, pays."""
-
 
 class PlainWriter(FileWriter):
     """A header, then the data of all tensors in order.
@@ -217,12 +212,10 @@ class PlainWriter(FileWriter):
     """
 
     def __init__(self, file: Staged, header: bytes, nbytes: int) -> None:
-        self._file = file
-        file.write_bytes(header)
-        self._end = len(header)
-        if nbytes >= _LARGE:
-            with file.open(self._end) as raw:
-                raw.allocate(self._end + nbytes)
+        self._file, self._end = file, len(header)
+        with file.open() as opened:
+            opened.write(header)
+            opened.allocate(self._end + nbytes)
 
     def write(self, data: Data) -> None:
         """Append the next bytes of the tensor. The system copies a run if it can."""
@@ -230,8 +223,7 @@ class PlainWriter(FileWriter):
             rest = data[data.copy_to(opened) :] if isinstance(data, Run) else data
             for array in arrays(rest):
                 opened.write(array.data)
-            if data.nbytes >= _LARGE:
-                opened.flush_early(self._end, data.nbytes)
+            opened.flush_early(self._end, data.nbytes)
         self._end += data.nbytes
 
 
