@@ -33,7 +33,8 @@ def run(arguments: argparse.Namespace) -> None:
     dry_run = arguments.dry_run
     existing = [str(one) for one in planned.targets if dry_run and os.path.lexists(one)]
     if not dry_run:
-        with show_progress(arguments.quiet, planned.nbytes) as progress:
+        shown = contextlib.nullcontext() if arguments.quiet else show_progress(planned.nbytes)
+        with shown as progress:
             operations.write(planned, arguments.force, progress, "--force")
             arguments.written = True
     if arguments.json:
@@ -44,8 +45,7 @@ def run(arguments: argparse.Namespace) -> None:
             print("the same without --tp-plan:")
             options = [f"  --tensor {shlex.quote(one)}" for one in siblings.as_patterns(planned)]
             _print(" \\\n".join(options).splitlines())
-        for target in existing:
-            print(f"{printable(target)} exists")
+        _print(f"{target} exists" for target in existing)
     if dry_run:
         check_targets(planned.targets, arguments.force, "--force")
 
@@ -75,11 +75,9 @@ LINE_EVERY = 10.0
 
 
 @contextlib.contextmanager
-def show_progress(quiet: bool, total: int) -> Iterator[Progress | None]:
+def show_progress(total: int) -> Iterator[Progress]:
     """Show how many bytes are written, if it takes more than a moment."""
-    if quiet:
-        yield None
-    elif sys.stderr.isatty() and importlib.util.find_spec("tqdm"):
+    if sys.stderr.isatty() and importlib.util.find_spec("tqdm"):
         from tqdm import tqdm
 
         with tqdm(total=total, unit="B", unit_scale=True, delay=BAR_AFTER, leave=False) as bar:
@@ -110,7 +108,12 @@ def print_report(planned: SplitFiles, dry_run: bool, verbose: bool) -> None:
     lines = _joined_lines if planned.operator == "join" else _split_lines
     for file in planned.files:
         _print(lines(file, dry_run, listed))
-    _print(_last_lines(planned, listed))
+    if listed:
+        _print(f"{path}: {amount(len(content))}" for path, content in planned.indexes)
+        _print(f"{path}: a copy of {copied}" for path, copied in planned.copies)
+    else:
+        count, nbytes = len(planned.targets), amount(planned.nbytes)
+        _print([f"{count} files, {nbytes}, {planned.targets[0]} and others (-v lists them)"])
     several = len(planned.targets) > 1 and any(len(file.tensors) > 1 for file in planned.files)
     if several and planned.operator != "join":
         each = planned.nbytes / max(len(file.targets) for file in planned.files)
@@ -156,16 +159,6 @@ def _joined_lines(file: FilePlan, dry_run: bool, listed: bool) -> Iterator[str]:
             yield f"  {plan.name or 'array'}: {_describe(plan.tensor)}, {how}"
     elif listed:
         yield f"{target}: {amount(target.stat().st_size)}"
-
-
-def _last_lines(planned: SplitFiles, listed: bool) -> Iterator[str]:
-    """Name the files that hold no tensors, or sum up all files."""
-    if listed:
-        yield from [f"{path}: {amount(len(content))}" for path, content in planned.indexes]
-        yield from [f"{path}: a copy of {copied}" for path, copied in planned.copies]
-    else:
-        count, nbytes = len(planned.targets), amount(planned.nbytes)
-        yield f"{count} files, {nbytes}, {planned.targets[0]} and others (-v lists them)"
 
 
 def _describe(tensor: Tensor) -> str:

@@ -160,11 +160,11 @@ def check(arguments: argparse.Namespace) -> int:
     machine, taken = _machine(loading, missing), time.monotonic() - begun
     if arguments.json:
         print_json({"ok": not wrong, "seconds": taken, "machine": machine, "workloads": found})
-        return int(wrong > 0)
-    print(_COLUMNS_MEAN, *[f"{name:9} {fact}" for name, fact in machine.items()], sep="\n")
-    said = "Every part equals NumPy's, byte for byte, and joins back."
-    said = f"{wrong} workloads WRONG." if wrong else said
-    print(f"\n{said} This check took {taken:.1f} s.")
+    else:
+        print(_COLUMNS_MEAN, *[f"{name:9} {fact}" for name, fact in machine.items()], sep="\n")
+        right = "Every part equals NumPy's, byte for byte, and joins back."
+        said = f"{wrong} workloads WRONG." if wrong else right
+        print(f"\n{said} This check took {taken:.1f} s.")
     return int(wrong > 0)
 
 

@@ -288,11 +288,11 @@ def _indices(text: str) -> list[int]:
 class Parser(argparse.ArgumentParser):
     """A parser that prints each error on one line, and names unknown options first."""
 
-    def __init__(self, **keywords: Any) -> None:
-        super().__init__(allow_abbrev=False, **keywords)
-
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse arguments. An unknown option is refused before an argument that is missing."""
+        """Parse arguments. An unknown option is refused before an argument that is missing.
+
+        So is an abbreviated one.
+        """
         own = args if self._subparsers is None else args[:1]  # the rest are those of the command
         for word in itertools.takewhile(lambda word: word != "--", own):
             option, known = word.partition("=")[0], self._option_string_actions
