@@ -205,7 +205,8 @@ def hsplit(input: SupportsSlices[Part], *args: Any, **kwargs: Any) -> tuple[Part
     --------
     splitjit.split : The function of splitjit, for all rules.
     """
-    return _parts_along("hsplit", 0 if _rank(input) == 1 else 1, input, *args, **kwargs)
+    dim = 0 if _rank(input) == 1 else 1
+    return _parts("hsplit", _rule("num_splits", *args, **kwargs), dim, input, *args, **kwargs)
 
 
 @_with_names_of_numpy
@@ -228,7 +229,8 @@ def vsplit(input: SupportsSlices[Part], *args: Any, **kwargs: Any) -> tuple[Part
     --------
     splitjit.split : The function of splitjit, for all rules.
     """
-    return _parts_along("vsplit", 0 if _rank(input) >= 2 else None, input, *args, **kwargs)
+    dim = 0 if _rank(input) >= 2 else None
+    return _parts("vsplit", _rule("num_splits", *args, **kwargs), dim, input, *args, **kwargs)
 
 
 @_with_names_of_numpy
@@ -251,7 +253,7 @@ def dsplit(input: SupportsSlices[Part], *args: Any, **kwargs: Any) -> tuple[Part
     --------
     splitjit.split : The function of splitjit, for all rules.
     """
-    return _parts_along("dsplit", 2, input, *args, **kwargs)
+    return _parts("dsplit", _rule("num_splits", *args, **kwargs), 2, input, *args, **kwargs)
 
 
 @_with_names_of_numpy
@@ -323,39 +325,27 @@ def _parts(
     rule : dict or None
         The rule as an argument of `splitjit.split`, or None if only torch knows.
     dim, x
-        The dimension of the rule, and the tensor.
+        The dimension of the rule, or None if torch refuses the tensor; and the tensor.
     *args, **kwargs
         The arguments of torch's function after the tensor.
     """
     return _parts_of_kernels(rule, dim, x) or _parts_of_torch(name, x, *args, **kwargs)
 
 
-def _parts_along(
-    name: str, dim: int | None, x: Any, /, *args: Any, **kwargs: Any
-) -> tuple[Any, ...]:
-    """Split as `hsplit`, `vsplit` or `dsplit` of torch; `dim` is None if torch refuses `x`."""
-    is_read = dim is not None and len(args) == 1 and not kwargs
-    rule = _rule("num_splits", args[0]) if is_read else None
-    return _parts(name, rule, dim, x, *args, **kwargs)
-
-
 def _parts_of_kernels(rule: dict[str, Any] | None, dim: Any, x: Any) -> tuple[Any, ...]:
-    """Return no parts if kernels do not reach the tensor, or if the rule is not one of ours."""
+    """Return no parts if kernels do not reach the tensor, or if `splitjit.split` refuses."""
     if rule is None or not is_tensor(x) or is_compiling():
         return ()
     ((name, value),) = rule.items()
     numbers = value if isinstance(value, (list, tuple)) else (value,)
-    if name == "split" and -1 in numbers:  # in torch, -1 is not the rest
-        return ()
-    if [n for n in numbers if type(n) is int and not -_END <= n < _END]:
+    beyond = [n for n in numbers if type(n) is int and not -_END <= n < _END]
+    if beyond or (name == "split" and -1 in numbers):  # in torch, -1 is not the rest
         return ()
     try:
         given = tensor_input(x)
-        if given.array is not None:
-            return tuple(run(given, by_rule(dim, rule_of(**{"split": None, **rule}))))
+        return () if given.array is None else tuple(run(given, by_rule(dim, rule_of(**rule))))
     except SplitError:
-        pass
-    return ()
+        return ()
 
 
 def _parts_of_torch(name: str, x: Any, /, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
@@ -374,7 +364,10 @@ def _rank(x: Any) -> int:
     return int(x.ndim) if is_tensor(x) and not x.is_nested else 0
 
 
-def _rule(count: str, value: Any) -> dict[str, Any] | None:
+def _rule(count: str, value: Any = None, /, *more: Any, **named: Any) -> dict[str, Any] | None:
+    """Return the rule of a number of parts or of indices, or None if only torch knows."""
+    if more or named:
+        return None
     if type(value) is int:
         return {count: value}
     return {"indices": value} if isinstance(value, (list, tuple)) else None
