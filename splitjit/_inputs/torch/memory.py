@@ -65,10 +65,10 @@ in_reach : callable
 def look_up() -> None:
     """Look up in torch what each split needs, which costs as much as the checks."""
     torch = sys.modules["torch"]
-    forward_ad, is_traced = torch.autograd.forward_ad, torch.compiler.is_dynamo_compiling
+    forward_ad = torch.autograd.forward_ad
     TORCH.split_copy, TORCH.cat, TORCH.stack = torch.split_with_sizes_copy, torch.cat, torch.stack
     TORCH.kinds = kinds = torch.Tensor, torch.nn.Parameter
-    TORCH.is_traced = is_traced
+    TORCH.is_traced = is_traced = torch.compiler.is_dynamo_compiling
     TORCH.in_reach = _never
     try:
         is_tracing = torch._C._is_tracing
@@ -262,9 +262,7 @@ def suits_operator(x: Any, plan: Plan, targets: Any) -> bool:
         return False
     # It joins the gradients of the parts; our own backward takes longer.
     needs_grad = x.requires_grad and sys.modules["torch"].is_grad_enabled()
-    if not (needs_grad or x.nbytes < THRESHOLDS.large or suits_join([x], plan)):
-        return False
-    return _surely_fit(x, plan, targets)
+    return (needs_grad or suits_join([x], plan)) and _surely_fit(x, plan, targets)
 
 
 def _is_plain(x: Any) -> bool:
