@@ -64,11 +64,10 @@ def _refusing_as(title: str, names: dict[str, str], method: Callable[..., Any]) 
     def call(self: Any, /, *args: Any, **named: Any) -> Any:
         try:
             return method(self, *args, **named)
-        except (SplitError, TypeError) as error:
-            operator = getattr(self, "_name", title)
-            if isinstance(error, SplitError):
-                raise error.named(operator, keeps_hint=False, **names) from None
-            signature = inspect.signature(method)
+        except SplitError as error:
+            raise error.named(getattr(self, "_name", title), keeps_hint=False, **names) from None
+        except TypeError:
+            operator, signature = getattr(self, "_name", title), inspect.signature(method)
             known = [*signature.parameters][1:]
             for name in [name for name in named if name not in known]:
                 raise unknown_parameter(operator, name, named[name], known) from None
@@ -185,9 +184,7 @@ def _rule_of_input(types: Set[str], ranks: Collection[int]) -> str:
 
 
 def infer_shapes(
-    shape: Any,
-    axis: SupportsIndex | Unknown,
-    rule: Rule | tuple[int, Unknown],
+    shape: Any, axis: SupportsIndex | Unknown, rule: Rule | tuple[int, Unknown]
 ) -> list[InferredShape]:
     """Return the shapes of the parts of a tensor that may have unknown dims.
 
@@ -259,12 +256,12 @@ def _sizes(length: Dim, rule: Rule | tuple[int, Unknown]) -> Sequence[Dim | Elli
     """Return the length of each part, and an Ellipsis if there may be any number of parts."""
     kind, value = rule
     low, high = _bounds(length)
-    if isinstance(value, Unknown) and value.length == 0:
-        value = ()
     if isinstance(value, Unknown):
         if value.length is None:
             return [None, ...]
-        return [length if value.length == 1 or high == 0 else None] * value.length
+        if value.length > 0:
+            return [length if value.length == 1 or high == 0 else None] * value.length
+        value = ()
     known = kind, value
     first = _fitting_length(known, low, high)
     sizes: tuple[int, ...] = cached_plan((first,), 0, known).sizes
@@ -275,11 +272,10 @@ def _sizes(length: Dim, rule: Rule | tuple[int, Unknown]) -> Sequence[Dim | Elli
         is_bounded = isinstance(length, tuple) or value == 1
         return [_interval(1, int(min(value, high))) if is_bounded else None, ...]
     given = value if isinstance(value, tuple) else (-1,) * len(sizes)
-    if not isinstance(length, tuple):
-        size = length if sum(given) == -1 else None  # all other parts are empty
-        return [size if n == -1 else n for n in given]
     if -1 not in given:
         return given
+    if sum(given) == -1:  # all other parts are empty
+        return [length if n == -1 else n for n in given]
     lengths = _decisive_lengths(known, first, high)
     bounds = zip(*[cached_plan((n,), 0, known).sizes for n in lengths], strict=True)
     return [
