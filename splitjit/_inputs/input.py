@@ -16,6 +16,13 @@ from splitjit.errors import OUT, SplitError, SplitTypeError, X, kind_of
 Copies = list[tuple[Any, Any]]
 """Pairs to copy: a source, and the arrays for its parts."""
 
+LibraryTargets = tuple[list[Any], list[Any], list[np.ndarray]]
+"""The arrays of `out`, the views of `x` that its library writes to them, and their places.
+
+The places are arrays that overlap as those of `out` and `x` do, `x` last. The list is empty if
+nobody knows where they lie.
+"""
+
 
 class Request(NamedTuple):
     """What a call asks for: a split by a rule, or by a plan.
@@ -109,14 +116,8 @@ class Input:
         """Return the parts as copies or views made by the library of `x`."""
         raise NotImplementedError
 
-    def targets_of_library(
-        self, request: Request, out: Any
-    ) -> tuple[list[Any], list[Any], list[np.ndarray]] | None:
-        """Return the arrays of `out`, and the views of `x` that its library writes to them.
-
-        The third item has arrays that overlap as those of `out` and `x` do, `x` last; or it is
-        empty, if nobody knows where they lie. None if the library writes to no array.
-        """
+    def targets_of_library(self, request: Request, out: Any) -> LibraryTargets | None:
+        """Return what the library of `x` writes to `out`; None if it writes to no array."""
         return None
 
     def joins_itself(self, inputs: list[Any], plan: Plan) -> bool:

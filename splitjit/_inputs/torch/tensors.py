@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from splitjit._abi.thresholds import THRESHOLDS
-from splitjit._inputs.input import Copies, Input, Request
+from splitjit._inputs.input import Copies, Input, LibraryTargets, Request
 from splitjit._inputs.torch import memory
 from splitjit._inputs.torch.foreign import exceeds, is_planned, shape_of, views_of
 from splitjit._inputs.torch.memory import TORCH, look_up
@@ -135,9 +135,7 @@ class Tensor(Input):
         """Return whether torch.compile is tracing."""
         return not self._in_reach and is_compiling()
 
-    def targets_of_library(
-        self, request: Request, out: Any
-    ) -> tuple[list[Any], list[Any], list[np.ndarray]]:
+    def targets_of_library(self, request: Request, out: Any) -> LibraryTargets:
         """Return the tensors of `out`, the views that torch writes to them, and their places."""
         x, views = self.x, self.made_by_library(request, False)
         tensors = _tensors_like(x.dtype, out)
@@ -182,18 +180,17 @@ def _refuse(x: Any, name: str) -> None:
     torch = sys.modules["torch"]
     if is_compiling():  # which knows no memory
         return
-    rule = ""
     if x.is_nested:
         rule = "must not be nested; split each tensor of its .unbind()"
     elif x.layout is not torch.strided:
         rule = f"must not have the layout {x.layout}; pass its .to_dense()"
     elif memory.has_lost_memory(x):
         nbytes = x.untyped_storage().nbytes()
-        rule = f"its storage was resized to {nbytes} bytes, and its elements need more"
-        if not nbytes:
-            rule = "its memory was freed"
-    if rule:
-        raise SplitTypeError.of(f"{name} of type {kind_of(x)}", rule)
+        shrunk = f"its storage was resized to {nbytes} bytes, and its elements need more"
+        rule = shrunk if nbytes else "its memory was freed"
+    else:
+        return
+    raise SplitTypeError.of(f"{name} of type {kind_of(x)}", rule)
 
 
 # ---- parts and outputs -------------------------------------------------------------------
