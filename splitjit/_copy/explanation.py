@@ -7,8 +7,8 @@ from time import perf_counter
 from typing import Any
 
 from splitjit._copy.how import is_first
-from splitjit._copy.run import adapter_of, decide, refusal_of, run
-from splitjit._inputs.input import Request
+from splitjit._copy.run import Decision, decide_and
+from splitjit._inputs.input import Input, Request
 from splitjit._runtime import threads
 from splitjit._runtime.loading import LOADER
 
@@ -108,42 +108,41 @@ parts     {self.parts}"""
 
 def explain_object(x: Any, request: Request, out: Any, copy: Any) -> Explanation:
     """Explain the split of an object."""
-    given = adapter_of(x, copy)
-    if given.library == "Dask":
-        return Explanation("dask", _REASONS["dask"], len(run(given, request, out, copy)))
     began, loaded, compiled = perf_counter(), len(LOADER.loaded), len(LOADER.compiled)
-    try:
-        way, decided, moves, *_ = decide(given, request, out, copy)
-    except Exception as error:
-        refusal = refusal_of(error, given)
-        if refusal is error:
-            raise
-        raise refusal from error
-    plan = request.plan_of(given.shape) if decided is None else decided
-    parts = len(plan)
-    if way == "views":
-        why = "no thread copies"
-        return Explanation("views", _REASONS["views"], parts, None, False, 0, why, 0, 0, 0)
-    if way == "library" and decided is None:
-        return Explanation("library", _REASONS["library"], parts)
-    if way == "library":
-        by_torch, n = (_REASONS["torch"], parts, None, False, None, "torch decides"), given.x.nbytes
-        return Explanation("library", *by_torch, n, n, n if out is None else 0)
-    array, how, layout, _ = moves[0]
-    nbytes = array.nbytes
-    sizes = nbytes, nbytes, nbytes if out is None else 0
-    if layout is None or is_first(plan, x, out):
-        reason = how.why_numpy() if layout is None else "first copy"
-        strategy = "object loop" if reason == "object loop" else "slices"
-        why = "NumPy copies on the thread that calls split"
-        return Explanation(strategy, _REASONS[reason], parts, None, False, 1, why, *sizes)
-    count, why = threads.explain(nbytes)
-    reason = _REASONS["compiled"]
-    if len(LOADER.loaded) > loaded:  # as the split itself would have done
-        done = "compiled" if len(LOADER.compiled) > compiled else "loaded"
-        reason += f"; kernels {done} in {perf_counter() - began:.2f} s"
-    made = reason, parts, layout.loop, bool(layout.stream), count, why
-    return Explanation("compiled", *made, *sizes)
+
+    def explain(decision: Decision, given: Input, request: Request) -> Explanation:
+        way, plan, moves, *_ = decision
+        if given.library == "Dask":
+            parts = given.made_by_library(request, way != "views")  # may refuse the chunks
+            return Explanation("dask", _REASONS["dask"], len(parts))
+        by_torch = way == "library" and plan is not None
+        plan = request.plan_of(given.shape) if plan is None else plan
+        count = len(plan)
+        if way == "views":
+            why = "no thread copies"
+            return Explanation(way, _REASONS[way], count, None, False, 0, why, 0, 0, 0)
+        if not moves and not by_torch:
+            return Explanation(way, _REASONS[way], count)
+        nbytes = (moves[0][0] if moves else given.x).nbytes
+        sizes = nbytes, nbytes, nbytes if out is None else 0
+        if by_torch:
+            why = "torch decides"
+            return Explanation(way, _REASONS["torch"], count, None, False, None, why, *sizes)
+        _, how, layout, _ = moves[0]
+        if layout is None or is_first(plan, x, out):
+            reason = how.why_numpy() if layout is None else "first copy"
+            strategy = "object loop" if reason == "object loop" else "slices"
+            why = "NumPy copies on the thread that calls split"
+            return Explanation(strategy, _REASONS[reason], count, None, False, 1, why, *sizes)
+        most, why = threads.explain(nbytes)
+        reason = _REASONS["compiled"]
+        if len(LOADER.loaded) > loaded:  # as the split itself would have done
+            done = "compiled" if len(LOADER.compiled) > compiled else "loaded"
+            reason += f"; kernels {done} in {perf_counter() - began:.2f} s"
+        made = reason, count, layout.loop, bool(layout.stream), most, why
+        return Explanation("compiled", *made, *sizes)
+
+    return decide_and(explain, x, request, out, copy)
 
 
 Explanation.__module__ = "splitjit"

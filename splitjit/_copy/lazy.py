@@ -76,8 +76,9 @@ class Lazy(Input):
 
     def _planned(self, request: Request) -> Plan:
         """Return the plan. Along other axes, extents may be unknown: tasks split any chunks."""
-        shape = self.x.shape
-        plan = _plan_of(shape, request) if request.plan is None else request.plan
+        shape, plan = self.x.shape, request.plan
+        if plan is None:
+            return _plan_of(shape, request)
         if len(shape) != len(plan.shape) or not all(
             n == m or math.isnan(n) for n, m in zip(shape, plan.shape, strict=True)
         ):
@@ -92,8 +93,6 @@ def _no_out() -> SplitError:
 
 def _plan_of(shape: tuple[Any, ...], request: Request) -> Plan:
     """Plan by a rule, with 0 for unknown extents, which are NaN."""
-    if not any(map(math.isnan, shape)):
-        return request.plan_of(shape)
     axis = normalize_axis(request.axis, shape)
     _check_length_is_known(shape, axis)
     try:

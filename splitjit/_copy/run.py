@@ -17,8 +17,8 @@ no decision.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -33,6 +33,8 @@ from splitjit._plan.arguments import check_views
 from splitjit._plan.plan import Plan
 from splitjit._runtime.threads import one_thread
 from splitjit.errors import SplitError, SplitTypeError, X, kind_of, reason
+
+Result = TypeVar("Result")
 
 Move = tuple[np.ndarray, How, CopyLayout | None, list[np.ndarray] | None]
 """An array to copy, which is the memory of the object or the mask of a masked array; how; the
@@ -66,24 +68,23 @@ class Decision(NamedTuple):
 
 def run(x: Any, request: Request, out: Any = None, copy: Any = True) -> list[Any]:
     """Split an object, or its adapter; see `splitjit.split`."""
+    return decide_and(_carry_out, x, request, out, copy)
+
+
+def decide_and(
+    act: Callable[[Decision, Input, Request], Result], x: Any, request: Request, out: Any, copy: Any
+) -> Result:
+    """Decide how to split an object, and act on the decision; say what its library refuses."""
     given = adapter_of(x, copy)
     if given.is_traced():  # a compiler that traces knows no `try`
-        return _carry_out(decide(given, request, out, copy), given, request)
+        return act(decide(given, request, out, copy), given, request)
     try:
-        return _carry_out(decide(given, request, out, copy), given, request)
+        return act(decide(given, request, out, copy), given, request)
     except Exception as error:
-        refusal = refusal_of(error, given)
-        if refusal is error:
+        if isinstance(error, SplitError) or given.array is not None or not given.refused(error):
             raise
-        raise refusal from error
-
-
-def refusal_of(error: Exception, given: Input) -> Exception:
-    """Return our refusal of an object that its own library refuses, or the error itself."""
-    if isinstance(error, SplitError) or given.array is not None or not given.refused(error):
-        return error
-    rule = f"{given.library} refuses: {reason(error)}"
-    return SplitTypeError.of(f"{X} of type {kind_of(given.x)}", rule)
+        rule = f"{given.library} refuses: {reason(error)}"
+        raise SplitTypeError.of(f"{X} of type {kind_of(given.x)}", rule) from error
 
 
 def adapter_of(x: Any, copy: Any) -> Input:
@@ -190,14 +191,11 @@ def copy_piece(
     sizes = cuts.get(block_id[axis])
     if sizes is None:
         return chunk
+    whole = adapt(chunk)
+    piece = adapt(whole.views(_plan_of_chunk(whole.shape, axis, sizes))[1])
+    plan = _plan_of_chunk(piece.shape, 0, piece.shape[:1])
     with one_thread():  # Dask runs other tasks on the other cores
-        piece = _split_chunk(chunk, axis, sizes, False)[1]
-        return _split_chunk(piece, 0, piece.shape[:1], True)[0]
-
-
-def _split_chunk(x: Any, axis: int, sizes: tuple[int, ...], copy: bool) -> list[Any]:
-    given = adapt(x)
-    return run(given, by_plan(_plan_of_chunk(given.shape, axis, sizes)), None, copy)
+        return run(piece, by_plan(plan), None, True)[0]
 
 
 _plan_of_chunk = functools.lru_cache(256)(Plan)
