@@ -12,7 +12,6 @@ import ctypes
 import math
 import os
 import sys
-import warnings
 from collections.abc import Callable, Iterable
 from itertools import accumulate
 from typing import Any, TypeVar
@@ -28,6 +27,7 @@ from splitjit._abi.thresholds import THRESHOLDS
 from splitjit._inputs.arrays import as_dtype
 from splitjit._plan.arguments import integer
 from splitjit._plan.plan import Plan
+from splitjit._runtime.events import warn_of_variable
 from splitjit._runtime.loading import NATIVE
 from splitjit.errors import SplitError, pairs
 
@@ -66,20 +66,6 @@ def span(array: np.ndarray) -> tuple[int, int]:
         return byte_bounds(array)
     start = address_of(array)
     return start, start + array.nbytes
-
-
-def expected(**fields: int) -> Expected:
-    """Return the record of builtin functions that make arrays; other fields than these are 0."""
-    api: Any = structs.API
-    return Expected(*[0] * len(Expected._fields))._replace(
-        array_type=id(np.ndarray),
-        byte=id(_BYTE),
-        new_array=api[NEW_FROM_DESCR],
-        set_base=api[SET_BASE_OBJECT],
-        error=id(MemoryError),
-        message=id(_NO_MEMORY),
-        **fields,
-    )
 
 
 def retry(make: Callable[..., _Made], *arguments: Any) -> _Made:
@@ -195,12 +181,8 @@ def _environment_limit() -> int:
     with contextlib.suppress(ValueError):
         if int(value) >= 0:
             return int(value)
-    warnings.warn(
-        f"SPLITJIT_BUFFER_LIMIT={value[:40]!r} must be a number of bytes, at least 0; "
-        f"the default is used, {_DEFAULT_LIMIT}",
-        RuntimeWarning,
-        stacklevel=2,
-    )
+    rule = f"a number of bytes, at least 0; the default is used, {_DEFAULT_LIMIT}"
+    warn_of_variable("SPLITJIT_BUFFER_LIMIT", value, rule)
     return _DEFAULT_LIMIT
 
 
@@ -233,10 +215,26 @@ class _Pool:
         """How many bytes are kept."""
         return int(self._record[BLOCKS.kept])
 
-    def load(self) -> None:
-        """Lend blocks from now on. The core is loaded, and compiled code may make arrays."""
+    def load(self) -> Expected:
+        """Lend blocks from now on; return what all builtin functions that make arrays expect.
+
+        The core is loaded, and compiled code may make arrays. Other fields of the record are 0.
+        """
+        api: Any = structs.API
+        shared = Expected(*[0] * len(Expected._fields))._replace(
+            array_type=id(np.ndarray),
+            list_type=id(list),
+            blocks=self.address,
+            byte=id(_BYTE),
+            new_array=api[NEW_FROM_DESCR],
+            set_base=api[SET_BASE_OBJECT],
+            none=id(None),
+            error=id(MemoryError),
+            message=id(_NO_MEMORY),
+        )
         if self.lease is None:
-            self.lease = NATIVE.lease(np.array(expected(blocks=self.address), np.int64))
+            self.lease = NATIVE.lease(np.array(shared, np.int64))
+        return shared
 
     def set_limit(self, nbytes: int) -> None:
         """Set how many bytes to keep; free all blocks if more are kept."""

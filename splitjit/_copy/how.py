@@ -116,10 +116,7 @@ def shared_fields() -> Expected | None:
 
     None if builtin functions cannot read arrays here. The core is loaded.
     """
-    if not can_read_arrays():
-        return None
-    buffers.POOL.load()
-    return buffers.expected(list_type=id(list), none=id(None))
+    return buffers.POOL.load() if can_read_arrays() else None
 
 
 def _record(
@@ -226,19 +223,21 @@ class How:
 
         Kernels are loaded first if it is time.
         """
-        if not self._use_kernels(plan, x):
-            return None
-        if parts is None:
+        if self.layout is None and not self._why and self._functions():
+            layout = lay_out(plan, x.strides, x.itemsize)
+            if loop := self._loop(layout):
+                self._make_builtins(plan, x, layout, loop)
+                self.layout = layout
+        if self.layout is None or parts is None:
             return self.layout
         layout = lay_out(plan, x.strides, x.itemsize, parts)
         return layout if self._loop(layout) else None  # some outputs have gaps
 
     def _loop(self, layout: CopyLayout) -> int | None:
         """Return the address of the loop that copies; load it first if it is time."""
-        kernel, name = layout.loop, layout.loop
+        self._needs, name = layout.loop, layout.loop
         if self._joins:
-            kernel, name = "join", JOIN_LOOPS[LOOPS.index(layout.loop)]
-        self._needs = kernel
+            self._needs, name = "join", JOIN_LOOPS[LOOPS.index(layout.loop)]
         functions = self._functions()
         return None if functions is None else functions[name]
 
@@ -246,21 +245,13 @@ class How:
         """Return the functions of the kernel that is needed next; load it if it is time."""
         return LOADER.loaded.get(self._needs) or LOADER.get(self._needs, self.nbytes)
 
-    def _use_kernels(self, plan: Plan, x: np.ndarray) -> bool:
-        """Return whether kernels copy to new parts; load them first if it is time."""
-        if self.layout is None and not self._why and self._functions():
-            layout = lay_out(plan, x.strides, x.itemsize)
-            loop = self._loop(layout)
-            if loop is not None:
-                shared = None if threads.ON_NUMBA else shared_fields()
-                if len(plan.sizes) <= MOST_PARTS and shared is not None:
-                    record = _record(shared, plan, x, layout, loop, self._joins)
-                    made = NATIVE.fresh(record), NATIVE.into(record)
-                    self.fresh, self.into = (
-                        map(_limited, made) if x.nbytes >= THRESHOLDS.large else made
-                    )
-                self.layout = layout
-        return self.layout is not None
+    def _make_builtins(self, plan: Plan, x: np.ndarray, layout: CopyLayout, loop: int) -> None:
+        """Make the builtin functions that later calls try first."""
+        shared = None if threads.ON_NUMBA else shared_fields()
+        if len(plan.sizes) <= MOST_PARTS and shared is not None:
+            record = _record(shared, plan, x, layout, loop, self._joins)
+            made = NATIVE.fresh(record), NATIVE.into(record)
+            self.fresh, self.into = map(_limited, made) if x.nbytes >= THRESHOLDS.large else made
 
     def copy(
         self, plan: Plan, x: np.ndarray, layout: CopyLayout | None, parts: list[np.ndarray] | None
@@ -325,10 +316,8 @@ def _why_never(plan: Plan, x: np.ndarray) -> str:
 
 def is_first(plan: Plan, x: Any, out: Any) -> bool:
     """Return whether NumPy copies the first small array of a shape, which may be the only one."""
-    if plan._how is not None or out is not None or type(x) is not np.ndarray:
-        return False
-    is_small: bool = x.shape == plan.shape and x.nbytes < THRESHOLDS.load_from
-    return is_small
+    is_plain = plan._how is None and out is None and type(x) is np.ndarray
+    return is_plain and x.shape == plan.shape and bool(x.nbytes < THRESHOLDS.load_from)
 
 
 def _copy_first(plan: Plan, x: Any, out: Any) -> list[Any] | None:
@@ -338,15 +327,12 @@ def _copy_first(plan: Plan, x: Any, out: Any) -> list[Any] | None:
     if not is_first(plan, x, out):
         return None
     LOADER.splits += not _why_never(plan, x)
-    plan._use(_SECOND)
+    plan._use(FIRST)  # which copies no second array: `splitjit._copy.run` decides
     return slices.fresh(x, plan.axis, plan.sizes)
 
 
 FIRST = SimpleNamespace(at_once=_copy_first)
 """How the first array of a plan is copied."""
-
-_SECOND = SimpleNamespace(at_once=lambda plan, x, out: None)
-"""How the second one is: `splitjit._copy.run` decides."""
 
 
 def how_of(plan: Plan, x: np.ndarray, joins: bool = False) -> How:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 
 
 def debug(message: str, *arguments: object) -> None:
@@ -13,6 +14,11 @@ def debug(message: str, *arguments: object) -> None:
     logging = sys.modules.get("logging")
     if logging is not None and hasattr(logging, "getLogger"):  # else it is only half imported
         logging.getLogger("splitjit").debug(message, *arguments)
+
+
+def warn_of_variable(name: str, value: str, rule: str) -> None:
+    """Warn that a variable of the environment has a value of no meaning, at import."""
+    warnings.warn(f"{name}={value[:40]!r} must be {rule}", RuntimeWarning, stacklevel=3)
 
 
 def warn(message: str, *arguments: object) -> None:

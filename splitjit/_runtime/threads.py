@@ -15,7 +15,6 @@ import functools
 import itertools
 import os
 import sys
-import warnings
 from _thread import get_ident
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -26,6 +25,7 @@ import numpy as np
 from splitjit._abi.calls import AT, MOST_HELPERS, SPACING, WITHOUT_GIL, call, keep_forever
 from splitjit._abi.structs import READS_ARRAYS
 from splitjit._abi.thresholds import THRESHOLDS
+from splitjit._runtime.events import warn_of_variable
 from splitjit._runtime.loading import NATIVE
 
 NUMBA_THREADS = "numba.np.ufunc.parallel"
@@ -41,11 +41,7 @@ def _is_on_numba() -> bool:
     """Return whether the user chose Numba's threads; warn if the choice is unknown."""
     value = os.environ.get("SPLITJIT_THREADS", "helpers")
     if value not in ("helpers", "numba"):
-        warnings.warn(
-            f"SPLITJIT_THREADS={value[:40]!r} must be 'helpers' or 'numba'; helpers copy",
-            RuntimeWarning,
-            stacklevel=2,
-        )
+        warn_of_variable("SPLITJIT_THREADS", value, "'helpers' or 'numba'; helpers copy")
     return value == "numba"
 
 
