@@ -12,12 +12,11 @@ from typing import Any, SupportsIndex
 
 import numpy as np
 
-from splitjit._copy.buffers import allocate_whole, span
+from splitjit._copy.buffers import allocate_whole
 from splitjit._copy.how import how_of
 from splitjit._copy.outputs import check_array, share_memory, views_of
 from splitjit._copy.run import adapter_of
 from splitjit._inputs.adapt import items_of
-from splitjit._inputs.arrays import do_ranges_meet
 from splitjit._inputs.input import Input, Masked, mask_of
 from splitjit._inputs.torch.tensors import is_compiling, is_tensor, tensor_input
 from splitjit._plan.arguments import Shape, normalize_axis
@@ -62,14 +61,11 @@ def _join(parts: Any, axis: SupportsIndex, out: Any, plans: Plans, stacks: bool)
             rule = "has no axis to join along; stack joins such arrays"
             raise SplitError.of(f"parts[{i}] of rank 0", rule)
     index = _axis_of(axis, shapes[0], stacks)
-    if stacks:
-        shapes = [(*shape[:index], 1, *shape[index:]) for shape in shapes]
-        _check_equal(shapes, [one.shape for one in inputs], "must be equal")
     arrays = [one.array for one in inputs]
     by_library = functools.partial(_joined_by_library, inputs, index, out, stacks)
     if not all(type(n) is int for shape in shapes for n in shape):  # symbols, or NaN in Dask
         return by_library()
-    plan = _plan_of(shapes, index, plans)
+    plan = _plan_of(shapes, index, plans, stacks)
     if any(array is None for array in arrays):
         if tuple(getattr(out, "shape", plan.shape)) != plan.shape:  # torch would resize it
             raise SplitError.of(f"{OUT} of shape {tuple(out.shape)}", _says(plan))
@@ -151,29 +147,28 @@ def _whole_of(shapes: list[Shape], axis: int) -> tuple[Shape, Shape]:
     return (*shapes[0][:axis], sum(sizes), *shapes[0][axis + 1 :]), sizes
 
 
-def _plan_of(shapes: list[Shape], axis: int, plans: Plans) -> Plan:
+def _plan_of(shapes: list[Shape], axis: int, plans: Plans, stacks: bool) -> Plan:
     """Return the plan of the whole; refuse shapes that do not fit each other, or the given plan."""
-    if isinstance(plans, PlanCache):
-        others = [(*shape[:axis], *shape[axis + 1 :]) for shape in shapes]
-        _check_equal(others, shapes, f"must be equal in all axes but axis {axis}")
-        whole, sizes = _whole_of(shapes, axis)
-        plan: Plan = plans.plan(whole, axis, (LENGTHS, sizes))
-        return plan
-    if len(shapes) != len(plans):
-        received, rule = f"parts of {len(shapes)} arrays", f"the plan has {len(plans)} parts"
-        raise SplitError.of(received, rule)
-    for i, (shape, expected) in enumerate(zip(shapes, plans.output_shapes, strict=True)):
-        if shape != expected:
-            received, rule = f"parts[{i}] of shape {shape}", f"part {i} has shape {expected}"
+    if isinstance(plans, Plan):
+        if len(shapes) != len(plans):
+            received, rule = f"parts of {len(shapes)} arrays", f"the plan has {len(plans)} parts"
             raise SplitError.of(received, rule)
-    return plans
-
-
-def _check_equal(compared: list[Shape], shapes: list[Shape], rule: str) -> None:
-    for i, shape in enumerate(compared):
-        if shape != compared[0] or len(shapes[i]) != len(shapes[0]):
-            received = f"parts[{i}] of shape {shapes[i]}, parts[0] of shape {shapes[0]}"
+        for i, (shape, expected) in enumerate(zip(shapes, plans.output_shapes, strict=True)):
+            if shape != expected:
+                received, rule = f"parts[{i}] of shape {shape}", f"part {i} has shape {expected}"
+                raise SplitError.of(received, rule)
+        return plans
+    rule = "must be equal" if stacks else f"must be equal in all axes but axis {axis}"
+    others = shapes if stacks else [(*shape[:axis], *shape[axis + 1 :]) for shape in shapes]
+    for i, shape in enumerate(shapes):
+        if others[i] != others[0] or len(shape) != len(shapes[0]):
+            received = f"parts[{i}] of shape {shape}, parts[0] of shape {shapes[0]}"
             raise SplitError.of(received, rule)
+    if stacks:
+        shapes = [(*shape[:axis], 1, *shape[axis:]) for shape in shapes]
+    whole, sizes = _whole_of(shapes, axis)
+    plan: Plan = plans.plan(whole, axis, (LENGTHS, sizes))
+    return plan
 
 
 # ---- the parts -------------------------------------------------------------------------------
@@ -186,7 +181,7 @@ def _adapted(part: Any, i: int) -> Input:
         raise error.named("split", keeps_hint=True, x=f"parts[{i}]") from None
 
 
-def _of_one_kind(inputs: list[Input]) -> list[Input]:
+def _of_one_kind(inputs: list[Any]) -> list[Any]:
     """Return adapters of one class; if an array is masked, all are; refuse other mixtures."""
     kinds = {*map(type, inputs)}
     if kinds == {Input, Masked}:
@@ -198,12 +193,8 @@ def _of_one_kind(inputs: list[Input]) -> list[Input]:
         raise SplitTypeError.of(received, "must be arrays of one library")
     if any(one.mask is not None for one in inputs):
         for one in inputs:
-            _add_mask(one)
+            one.mask = mask_of(one.array, one.mask)
     return inputs
-
-
-def _add_mask(one: Any) -> None:
-    one.mask = mask_of(one.array, one.mask)
 
 
 # ---- the whole -------------------------------------------------------------------------------
@@ -228,7 +219,7 @@ def _wholes(
     wholes: list[Any] = [Input(whole).array for whole in given]
     for i, part in enumerate([part for each in sources for part in each]):
         for whole in wholes:
-            if do_ranges_meet([span(whole), span(part)]) and share_memory(whole, part):
+            if share_memory(whole, part):
                 received = f"{OUT} and parts[{i % len(sources[0])}]"
                 raise SplitError.of(received, "must not share memory")
     return wholes

@@ -36,7 +36,7 @@ _MAGIC = b"splitjit kernel 1\n"
 _PATIENCE = 60.0
 """Seconds after which an unfinished file counts as left behind by a dead process."""
 
-_NAME = re.compile(r"[a-z][a-z0-9_]*-(?P<source>[0-9a-f]{16})-[0-9a-f]{16}\.o(?P<unfinished>\..+)?")
+_NAME = re.compile(r"[a-z][a-z0-9_]*-[0-9a-f]{16}-[0-9a-f]{16}\.o(\..+)?")
 """The names of our files."""
 
 
@@ -151,11 +151,10 @@ def remove(*, older: bool) -> dict[str, int]:
     dict
         The paths of the removed files, and their sizes in bytes.
     """
-    removed = {}
+    removed, source = {}, _digest().partition("-")[0]
     for path, size in files().items():
-        match = _NAME.fullmatch(os.path.basename(path))
-        is_current = match is not None and _digest().startswith(f"{match['source']}-")
-        is_left = match is not None and match["unfinished"] and not _is_in_use(path)
+        is_current = f"-{source}-" in os.path.basename(path)
+        is_left = not path.endswith(".o") and not _is_in_use(path)
         if older and is_current and not is_left:
             continue
         with contextlib.suppress(OSError):

@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import math
 import os
 import sys
 import time
@@ -146,10 +147,8 @@ class _Loader:
             if name not in self.loaded:
                 self._load(name, wait, may_compile)
         except Exception as error:  # a broken compiler or disk must not fail a split
-            if _may_pass(error):
-                self._put_off(name, error)
-            else:
-                self.give_up(name, error)
+            pause = min(2 * self._pauses.get(name, _RETRY_AFTER / 2), _LONGEST_PAUSE)
+            self.give_up(name, error, pause if _may_pass(error) else math.inf)
         finally:
             self._loading.remove(thread)
         return self.loaded.get(name)
@@ -164,25 +163,17 @@ class _Loader:
             self._load(name, wait=True, has_lock=True)
         return self.loaded[name]
 
-    def give_up(self, name: str, error: Exception) -> None:
-        """Note that only `warmup` may try to load a kernel again, and warn of it."""
-        self._not_before[name] = float("inf")
-        self._say(name, error)
+    def give_up(self, name: str, error: Exception, pause: float = math.inf) -> None:
+        """Note that no split may try to load a kernel again before a pause, and log it.
 
-    def _put_off(self, name: str, error: Exception) -> None:
-        pause = min(2 * self._pauses.get(name, _RETRY_AFTER / 2), _LONGEST_PAUSE)
-        self._pauses[name] = pause
-        self._not_before[name] = time.monotonic() + pause
-        if pause >= _WARN_FROM and isinstance(error, ImportError):
-            self._say(name, error)
-        else:
-            debug("the kernel %s cannot be loaded now: %r", name, error)
-
-    def _say(self, name: str, error: Exception) -> None:
-        """Warn that a kernel cannot be loaded, once: others may fail for the same reason."""
+        The log warns once of what is more than a moment's failure: other kernels may fail for the
+        same reason.
+        """
+        self._pauses[name], self._not_before[name] = pause, time.monotonic() + pause
+        lasts = pause == math.inf or (pause >= _WARN_FROM and isinstance(error, ImportError))
+        say = warn if lasts and not self._has_warned else debug
+        self._has_warned |= lasts
         message = "the kernel %s cannot be loaded: %r; so NumPy copies, which is slower. "
-        say = debug if self._has_warned else warn
-        self._has_warned = True
         say(message + WORKS_WITH, name, error)
 
     def _load(
@@ -238,11 +229,9 @@ def can_read_arrays() -> bool:
     """Return whether compiled code may read and make arrays; if not, the log says so."""
     if structs.READS_ARRAYS:
         return True
-    python = ".".join(map(str, sys.version_info[:2]))
-    warn(
-        "compiled code cannot read arrays of %s %s and NumPy %s, so small splits take longer. %s",
-        *(sys.implementation.name, python, np.__version__, WORKS_WITH),
-    )
+    python = f"{sys.implementation.name} {sys.version.split()[0]}"
+    message = "compiled code cannot read arrays of %s and NumPy %s, so small splits take longer. %s"
+    warn(message, python, np.__version__, WORKS_WITH)
     return False
 
 

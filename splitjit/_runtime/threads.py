@@ -191,14 +191,12 @@ def allowed(now: float) -> int:
     return min(os.cpu_count() or 1, _quota_at(int(now)), numba_limit())
 
 
-def _whole_quota() -> int:
+@functools.lru_cache(1)  # reading its files takes long
+def _quota_at(second: int) -> int:
     # Round down: with a quota of 1.5, two threads use up each 100 ms period's time in 75 ms,
     # and the system then stops them for 25 ms.
     granted = quota()
     return sys.maxsize if granted is None else max(int(granted), 1)
-
-
-_quota_at = functools.lru_cache(1)(lambda second: _whole_quota())  # reading its files takes long
 
 
 def limits() -> dict[str, int]:
@@ -209,7 +207,7 @@ def limits() -> dict[str, int]:
     """
     count = getattr(sys.modules.get(NUMBA_THREADS), "_get_num_threads", None) or numba_limit
     found = {"cores": os.cpu_count() or 1, "Numba": count(), "affinity": affinity()}
-    found["quota"] = _whole_quota()
+    found["quota"] = _quota_at(int(perf_counter()))
     return dict(sorted(found.items(), key=lambda item: item[1]))
 
 
