@@ -131,12 +131,10 @@ def _pieces(chunks: Sequence[int], sizes: Sequence[int]) -> Iterator[list[tuple[
 def _part(x: Any, axis: int, pieces: list[tuple[int, Cut]], copy_piece: Callable[..., Any]) -> Any:
     if not pieces:
         return _empty(x, axis)
-    lengths = tuple([length for _, (_, length, _) in pieces])
-    cuts = {
-        i: cut for i, (_, cut) in enumerate(pieces) if sum(cut) > cut[1]
-    }  # the others are whole
+    numbers, cuts = zip(*pieces, strict=True)
+    lengths = tuple([length for _, length, _ in cuts])
     # Not `x[index]`: Dask's task for it copies pieces of less than half of a chunk, by NumPy.
-    chunks = x.blocks[(*[slice(None)] * axis, [chunk for chunk, _ in pieces])]
+    chunks = x.blocks[(*[slice(None)] * axis, [*numbers])]
     return chunks.map_blocks(
         copy_piece,
         cuts,

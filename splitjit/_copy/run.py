@@ -121,22 +121,14 @@ def decide(
     if array is None:
         return _decide_for_library(given, request, out)
     plan = request.plan_of(array.shape)
-    if out is None:
-        sources = [array] if given.mask is None else [array, given.mask]
-        return _moving(plan, [(x, None) for x in sources], None)
-    out, pairs = given.targets(out)
-    checked = [(x, check_out(plan, x, parts)) for x, parts in pairs]
-    if len(checked) > 1:  # data and masks must not share memory with each other, either
-        written = [part for _, parts in checked for part in parts]
-        for x, _ in checked:
+    pairs: list[tuple[Any, Any]] = [(x, None) for x in (array, given.mask) if x is not None]
+    if out is not None:
+        out, targets_of = given.targets(out)
+        pairs = [(x, check_out(plan, x, parts)) for x, parts in targets_of]
+    if out is not None and len(pairs) > 1:  # data and masks must share no memory, either
+        written = [part for _, parts in pairs for part in parts]
+        for x, _ in pairs:
             check_memory(x, written, plan.axis)
-    return _moving(plan, checked, out)
-
-
-def _moving(
-    plan: Plan, pairs: Sequence[tuple[np.ndarray, list[np.ndarray] | None]], out: list[Any] | None
-) -> Decision:
-    """Decide whether NumPy or compiled loops copy arrays to new parts, or to checked ones."""
     moves = []
     for x, parts in pairs:
         how = how_of(plan, x)
@@ -185,11 +177,14 @@ def _carry_out(decision: Decision, given: Input, request: Request) -> list[Any]:
 
 
 def copy_piece(
-    chunk: Any, cuts: dict[int, tuple[int, int, int]], axis: int, block_id: tuple[int, ...]
+    chunk: Any, cuts: Sequence[tuple[int, int, int]], axis: int, block_id: tuple[int, ...]
 ) -> Any:
-    """Return a part's piece of a chunk of a Dask array. Dask may run this in another process."""
-    sizes = cuts.get(block_id[axis])
-    if sizes is None:
+    """Return a part's piece of a chunk of a Dask array, or the chunk itself if it is whole.
+
+    Dask may run this in another process.
+    """
+    sizes = before, _, after = cuts[block_id[axis]]
+    if not before and not after:
         return chunk
     whole = adapt(chunk)
     piece = adapt(whole.views(_plan_of_chunk(whole.shape, axis, sizes))[1])

@@ -17,16 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex, TypedDict, TypeV
 
 from splitjit._plan import rules
 from splitjit._plan.rules import Rule
-from splitjit.errors import (
-    OUT,
-    SplitError,
-    SplitTypeError,
-    did_you_mean,
-    kind_of,
-    pairs,
-    param,
-    shorten,
-)
+from splitjit.errors import OUT, SplitError, SplitTypeError, did_you_mean, kind_of, pairs, shorten
 
 if TYPE_CHECKING:
     import numpy as np
@@ -196,11 +187,7 @@ def unknown_parameter(
 
 
 def _lengths_or_chunk(split: Any) -> Rule:
-    try:
-        is_scalar = getattr(split, "ndim", 0) == 0 and hasattr(split, "__index__")
-    except Exception:  # a foreign class may raise anything
-        is_scalar = False
-    if is_scalar:
+    if hasattr(type(split), "__index__") and _has_rank(split, 0):
         return rules.CHUNK, integer("split", split, _KINDS_OF_SPLIT)
     return rules.LENGTHS, integers("split", split, _KINDS_OF_SPLIT)
 
@@ -216,7 +203,7 @@ def _hint(name: str, value: Any) -> str:
     if values and name in rules.COUNTS:
         return f"pass lengths as split={shorten(value)}"
     if hasattr(type(value), "__next__"):
-        return f"pass list({param(name)})"
+        return f"pass list(\0{name}\0)"
     if name == "indices" and values is None:
         with contextlib.suppress(SplitTypeError):
             n = shorten(integer(name, value))
@@ -230,11 +217,7 @@ def _hint(name: str, value: Any) -> str:
 def shape_of(shape: Sequence[SupportsIndex]) -> Shape:
     """Return a shape as a tuple of integers."""
     try:
-        is_vector = getattr(shape, "ndim", 1) == 1
-    except Exception:  # a foreign class may raise anything
-        is_vector = False
-    try:
-        extents = integers("shape", shape if is_vector else None)
+        extents = integers("shape", shape if _has_rank(shape, 1) else None)
     except SplitTypeError as error:
         kind: type = type(shape)
         received, hint = error.texts[0], ""
@@ -298,6 +281,14 @@ def _hint_of_list(value: Any) -> str:
 
 
 # ---- integers ----------------------------------------------------------------------------
+
+
+def _has_rank(value: Any, rank: int) -> bool:
+    """Return whether a value is an array of a rank, or no array at all."""
+    try:
+        return bool(getattr(value, "ndim", rank) == rank)
+    except Exception:  # a foreign class may raise anything
+        return False
 
 
 def integer(name: str, value: Any, rule: str = "must be an integer", received: Any = None) -> int:
