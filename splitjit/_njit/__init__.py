@@ -10,8 +10,8 @@ user's function: after inlining a call, Numba removes statements with unused val
 function, along with their side effects and errors. The price is that a refusal is an error raised
 in a callee, and then Numba does not free the callers' arrays.
 
-overloads.py   the overloads of `split` and `split_into`: type checks and refusals
-rules.py       from argument types to the kind of a rule, and the texts of its faults
+overloads.py   the overloads of `split` and `split_into`
+rules.py       checks of argument types, the kind of a rule, and the texts of its faults
 calls.py       the instructions of a call: they fill a record, and call a function of the table
 functions.py   the table: the addresses of functions that are compiled only once
 """

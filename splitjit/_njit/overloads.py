@@ -1,8 +1,8 @@
 """The overloads that Numba calls when it compiles `split` or `split_into`.
 
-An overload checks the types, and returns the implementation: one intrinsic call, and the refusals.
-They are raised here because Numba frees the arrays of a function that has a ``raise``. One raise
-statement serves all faults of a rule, which compiles faster.
+An overload returns the implementation: one intrinsic call, and the refusals of what is known only
+when compiled code runs. They are raised here because Numba frees the arrays of a function that has
+a ``raise``. One raise statement serves all faults of a rule, which compiles faster.
 """
 
 from __future__ import annotations
@@ -18,24 +18,15 @@ from numba.extending import overload
 import splitjit
 import splitjit.numpy
 from splitjit._njit.calls import copy_parts, make_parts
-from splitjit._njit.rules import (
-    faults,
-    is_given,
-    is_integer,
-    item_of,
-    kind_of_rule,
-    refuse,
-    without_none,
-)
-from splitjit._plan import rules
-from splitjit.errors import SplitError, SplitTypeError, did_you_mean
+from splitjit._njit.rules import check_arguments, check_outs, is_given, refuse
+from splitjit.errors import SplitError, SplitTypeError
 
 # ---- split, and split_into -------------------------------------------------------------
 
 
 @overload(splitjit.split, strict=False)  # Numba compares no signatures
 def _split(x, split=None, axis=0, *by_position, out=None, copy=True, **others):
-    texts = _check("split", x, axis, by_position, split=split, **others)
+    texts = check_arguments("split", x, axis, by_position, split=split, **others)
     if is_given(out):
         refuse("split", out=out, rule="compiled code takes no out=; call splitjit.split_into")
     said = (copy, getattr(copy, "value", None), getattr(copy, "literal_value", None))
@@ -62,8 +53,8 @@ def _split(x, split=None, axis=0, *by_position, out=None, copy=True, **others):
 
 @overload(splitjit.split_into, strict=False)
 def _split_into(x, outs, split=None, axis=0, *by_position, **others):
-    texts = _check("split_into", x, axis, by_position, split=split, **others)
-    _check_types_of_outs(x, outs)
+    texts = check_arguments("split_into", x, axis, by_position, split=split, **others)
+    check_outs(x, outs)
 
     def implementation(
         x, outs, split=None, axis=0, num_outputs=None, num_splits=None, indices=None,
@@ -103,41 +94,3 @@ for _module in (splitjit, splitjit.numpy, sys.modules.get("splitjit.torch")):
         _function = getattr(_module, _name)
         if isinstance(_function, python.FunctionType) and _function not in _COMPILED:
             overload(_function)(_refusal(_name))
-
-
-# ---- checks of types -----------------------------------------------------------------------
-
-
-def _check(operator, x, axis, by_position, **others):
-    """Check all arguments but the outputs; return the texts of the faults of the given rule."""
-    x = without_none(x)
-    if not isinstance(x, types.Array) or x.ndim == 0:
-        refuse(operator, x=x, rule="x must be an array of rank 1 or more")
-    if by_position:
-        refuse(operator, argument=by_position[0], rule="rules after axis must be given by name")
-    if not is_integer(axis):
-        refuse(operator, axis=axis, rule="axis must be an integer")
-    for name in others.keys() - rules.NAMES:
-        many = not is_integer(others[name])
-        hint = did_you_mean(name, (*rules.NAMES, "axis"), many)
-        refuse(operator, f"there is no parameter {name}{hint}", **{name: others[name]})
-    kind = kind_of_rule(operator, others)
-    values = [without_none(value) for value in others.values() if is_given(value)]
-    return faults(kind, kind != rules.CHUNK and values == [types.uint64])
-
-
-def _check_types_of_outs(x, outs) -> None:
-    x, outs = without_none(x), without_none(outs)
-    parts = {"each of outs": item_of(outs)}
-    if isinstance(outs, types.BaseTuple):
-        parts = {f"outs[{i}]": part for i, part in enumerate(outs)}
-    if not parts or not all(isinstance(part, types.Array) for part in parts.values()):
-        refuse("split_into", outs=outs, rule="outs must be a tuple or a list of arrays")
-    for name, part in parts.items():
-        if not part.mutable:
-            refuse("split_into", rule="must be writeable", **{name: part})
-        if part.dtype != x.dtype:
-            refuse("split_into", x=x, rule="must have the dtype of x", **{name: part})
-        if part.ndim != x.ndim:
-            rule = "must have the rank of x; for a plane, pass plane[..., None]"
-            refuse("split_into", x=x, rule=rule, **{name: part})

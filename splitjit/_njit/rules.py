@@ -1,5 +1,7 @@
 """Rules in compiled code: from argument types to the kind of a rule and its faults.
 
+The checks of all argument types are here, too.
+
 At compile time, wrong types are refused with a `SplitTypeError`. Numba buries the message of a
 `TypingError` under a list of candidates, but passes on errors of other classes.
 """
@@ -11,7 +13,7 @@ from numba.core.errors import TypingError
 
 from splitjit._abi.calls import OUTS_FAULT, RULE_FAULT
 from splitjit._plan import rules
-from splitjit.errors import SplitError, SplitTypeError
+from splitjit.errors import SplitError, SplitTypeError, did_you_mean
 
 # ---- which types may be compiled --------------------------------------------------------
 
@@ -127,3 +129,42 @@ def faults(kind, unsigned=False):
         number = "{unsigned}"
         of_rule = [text.replace("{0}", number).replace("{2}", number) for text in of_rule]
     return "\n".join([_AXIS_FAULT, *of_rule, *_OUTS_FAULTS, _CHANGED, *_NONE_FAULTS.values()])
+
+
+# ---- the arguments of a call ------------------------------------------------------------------
+
+
+def check_arguments(operator, x, axis, by_position, **others):
+    """Check all arguments but the outputs; return the texts of the faults of the given rule."""
+    x = without_none(x)
+    if not isinstance(x, types.Array) or x.ndim == 0:
+        refuse(operator, x=x, rule="x must be an array of rank 1 or more")
+    if by_position:
+        refuse(operator, argument=by_position[0], rule="rules after axis must be given by name")
+    if not is_integer(axis):
+        refuse(operator, axis=axis, rule="axis must be an integer")
+    for name in others.keys() - rules.NAMES:
+        many = not is_integer(others[name])
+        hint = did_you_mean(name, (*rules.NAMES, "axis"), many)
+        refuse(operator, f"there is no parameter {name}{hint}", **{name: others[name]})
+    kind = kind_of_rule(operator, others)
+    values = [without_none(value) for value in others.values() if is_given(value)]
+    return faults(kind, kind != rules.CHUNK and values == [types.uint64])
+
+
+def check_outs(x, outs):
+    """Check the types of the outputs of `split_into`."""
+    x, outs = without_none(x), without_none(outs)
+    parts = {"each of outs": item_of(outs)}
+    if isinstance(outs, types.BaseTuple):
+        parts = {f"outs[{i}]": part for i, part in enumerate(outs)}
+    if not parts or not all(isinstance(part, types.Array) for part in parts.values()):
+        refuse("split_into", outs=outs, rule="outs must be a tuple or a list of arrays")
+    for name, part in parts.items():
+        if not part.mutable:
+            refuse("split_into", rule="must be writeable", **{name: part})
+        if part.dtype != x.dtype:
+            refuse("split_into", x=x, rule="must have the dtype of x", **{name: part})
+        if part.ndim != x.ndim:
+            rule = "must have the rank of x; for a plane, pass plane[..., None]"
+            refuse("split_into", x=x, rule=rule, **{name: part})
