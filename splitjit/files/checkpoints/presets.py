@@ -21,48 +21,30 @@ Besides the styles of transformers, these are used:
 import fnmatch
 from collections.abc import Mapping
 
-Preset = Mapping[str, tuple[str, ...]]
-"""For each style, patterns for the names of modules or parameters."""
+PRESETS = (
+    ("bert", "colwise", "*.attention.self.[qkv]* *.intermediate.dense"),
+    ("bert", "rowwise", "*.output.dense"),
+    ("bloom", "colwise", "*.self_attention.query_key_value"),
+    ("bloom falcon", "colwise", "*.mlp.dense_h_to_4h"),
+    ("bloom falcon", "rowwise", "*.self_attention.dense *.mlp.dense_4h_to_h"),
+    ("clip opt whisper", "colwise", "*attn.[qkv]_proj *.fc1"),
+    ("clip opt whisper", "rowwise", "*attn.out_proj *.fc2"),
+    ("falcon", "fused_groups", "*.self_attention.query_key_value"),
+    ("falcon_mamba mamba", "packed_colwise", "*.mixer.in_proj"),
+    ("falcon_mamba mamba", "colwise", "*.mixer.dt_proj"),
+    ("falcon_mamba mamba", "rowwise", "*.mixer.x_proj *.mixer.out_proj"),
+    ("falcon_mamba mamba", "channels", "*.mixer.conv1d *.mixer.A_log *.mixer.D"),
+    ("gpt2", "conv1d_qkv", "*.attn.c_attn"),
+    ("gpt2", "conv1d_colwise", "*.mlp.c_fc"),
+    ("gpt2", "conv1d_rowwise", "*.attn.c_proj *.mlp.c_proj"),
+    ("t5", "colwise", "*Attention.[qkv] *.DenseReluDense.wi *.DenseReluDense.wi_[01]"),
+    ("t5", "rowwise", "*Attention.o *.DenseReluDense.wo"),
+    ("t5", "embedding_colwise", "*.relative_attention_bias"),
+)
+"""Families, a style, and patterns for the names of the modules or parameters that have it.
 
-_BART: Preset = {"colwise": ("*attn.[qkv]_proj", "*.fc1"), "rowwise": ("*attn.out_proj", "*.fc2")}
-_MAMBA: Preset = {
-    "packed_colwise": ("*.mixer.in_proj",),
-    "colwise": ("*.mixer.dt_proj",),
-    "rowwise": ("*.mixer.x_proj", "*.mixer.out_proj"),
-    "channels": ("*.mixer.conv1d", "*.mixer.A_log", "*.mixer.D"),
-}
-
-PRESETS: Mapping[str, Preset] = {
-    "bert": {
-        "colwise": ("*.attention.self.[qkv]*", "*.intermediate.dense"),
-        "rowwise": ("*.output.dense",),
-    },
-    "bloom": {
-        "colwise": ("*.self_attention.query_key_value", "*.mlp.dense_h_to_4h"),
-        "rowwise": ("*.self_attention.dense", "*.mlp.dense_4h_to_h"),
-    },
-    "clip": _BART,
-    "falcon": {
-        "fused_groups": ("*.self_attention.query_key_value",),
-        "colwise": ("*.mlp.dense_h_to_4h",),
-        "rowwise": ("*.self_attention.dense", "*.mlp.dense_4h_to_h"),
-    },
-    "falcon_mamba": _MAMBA,
-    "gpt2": {
-        "conv1d_qkv": ("*.attn.c_attn",),
-        "conv1d_colwise": ("*.mlp.c_fc",),
-        "conv1d_rowwise": ("*.attn.c_proj", "*.mlp.c_proj"),
-    },
-    "mamba": _MAMBA,
-    "opt": _BART,
-    "t5": {
-        "colwise": ("*Attention.[qkv]", "*.DenseReluDense.wi", "*.DenseReluDense.wi_[01]"),
-        "rowwise": ("*Attention.o", "*.DenseReluDense.wo"),
-        "embedding_colwise": ("*.relative_attention_bias",),
-    },
-    "whisper": _BART,
-}
-"""The tensors that each family splits. No name matches the patterns of two styles."""
+In a family, no name matches the patterns of two styles.
+"""
 
 REASONS = {
     "mamba2": "each rank needs its share of the gates, inputs and time steps in in_proj, but the "
@@ -85,10 +67,11 @@ def styles(family: str, parameters: Mapping[str, list[int]]) -> dict[str, tuple[
     >>> styles("gpt2", {"h.0.mlp.c_fc.bias": [48], "h.0.ln_1.bias": [12]})
     {'h.0.mlp.c_fc.bias': ('conv1d_colwise', [48])}
     """
+    rows = [(style, texts.split()) for names, style, texts in PRESETS if family in names.split()]
     found = {}
     for name, shape in parameters.items():
         tried = [f".{one}" for one in (name, name.rpartition(".")[0])]
-        for style, patterns in PRESETS.get(family, {}).items():
+        for style, patterns in rows:
             if any(fnmatch.fnmatchcase(one, pattern) for pattern in patterns for one in tried):
                 found[name] = style, shape
     return found
