@@ -35,6 +35,10 @@ _MOST = 100_000_000
 """Size limit of an index. The safetensors package has the same limit for headers."""
 
 
+Paths = StrPath | Iterable[StrPath]
+"""One path, or several, as users give them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
     """An input: the files that hold its tensors, and the index if there is one.
@@ -109,7 +113,7 @@ _PART = re.compile(r"(.+)\.(\d+)(\.npy|\.npz|\.safetensors)", re.DOTALL)
 """The name of a part: the file of which it is a part, its number, and the suffix."""
 
 
-def as_paths(paths: StrPath | Iterable[StrPath]) -> list[Path]:
+def as_paths(paths: Paths) -> list[Path]:
     """Return paths as a list; one path is a list of one."""
     given = [paths] if isinstance(paths, (str, os.PathLike)) else [*paths]
     for path in given:
@@ -121,7 +125,7 @@ def as_paths(paths: StrPath | Iterable[StrPath]) -> list[Path]:
     return [Path(path) for path in given]
 
 
-def read_parts(paths: StrPath | Iterable[StrPath]) -> list[Checkpoint]:
+def read_parts(paths: Paths) -> list[Checkpoint]:
     """Read files, indexes and folders, of which some hold the parts of a split."""
     return [read(part) for path in as_paths(paths) for part in _parts_in(path)]
 

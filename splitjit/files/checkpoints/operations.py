@@ -6,7 +6,7 @@ plan; `write` carries it out. `describe` and `describe_files` return plain data.
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,11 +15,12 @@ from splitjit._plan.rules import CHUNK, Rule
 from splitjit.errors import SplitError, pairs
 from splitjit.files import patterns, staging
 from splitjit.files.checkpoints import index, joining, record, sharding, siblings
+from splitjit.files.checkpoints.index import Paths
 from splitjit.files.checkpoints.sharding import Options
 from splitjit.files.file_plan import Chooser, FilePlan, SplitFiles, TensorPlan
 from splitjit.files.formats.base import Tensor, TensorFile
 from splitjit.files.patterns import Choice
-from splitjit.files.staging import FORCING, StrPath
+from splitjit.files.staging import FORCING
 from splitjit.files.tiles import Progress, write_parts
 
 
@@ -35,7 +36,7 @@ def _refusing_as(operator: str) -> Iterator[None]:
 
 
 @_refusing_as("split")
-def plan_split(paths: StrPath | Iterable[StrPath], rule: Rule, options: Options) -> SplitFiles:
+def plan_split(paths: Paths, rule: Rule, options: Options) -> SplitFiles:
     """Plan the split of files. This does not check whether the parts exist."""
     checkpoints = [index.read(path) for path in index.as_paths(paths)]
     named = [one for one in checkpoints if any([*file.tensors] != [""] for file in one.files)]
@@ -61,14 +62,14 @@ def plan_split(paths: StrPath | Iterable[StrPath], rule: Rule, options: Options)
 
 
 @_refusing_as("join")
-def plan_join(paths: StrPath | Iterable[StrPath], options: Options) -> SplitFiles:
+def plan_join(paths: Paths, options: Options) -> SplitFiles:
     """Plan the join of parts. This does not check whether the joined files exist."""
     whole, notes = _read_whole(paths, options)
     return replace(joining.plan_whole(whole, options), notes=notes, operator="join")
 
 
 @_refusing_as("reshard")
-def plan_reshard(paths: StrPath | Iterable[StrPath], rule: Rule, options: Options) -> SplitFiles:
+def plan_reshard(paths: Paths, rule: Rule, options: Options) -> SplitFiles:
     """Plan to split parts again. This does not check whether the new parts exist."""
     whole, notes = _read_whole(paths, options)
     layout = options.layout or ("ranks" if whole.parts[0].is_folder else "files")
@@ -77,9 +78,7 @@ def plan_reshard(paths: StrPath | Iterable[StrPath], rule: Rule, options: Option
     return replace(planned, notes=notes, operator="reshard")
 
 
-def _read_whole(
-    paths: StrPath | Iterable[StrPath], options: Options
-) -> tuple[index.Checkpoint, tuple[str, ...]]:
+def _read_whole(paths: Paths, options: Options) -> tuple[index.Checkpoint, tuple[str, ...]]:
     """Return the checkpoint that parts make up, and what the user should know about it."""
     parts = index.read_parts(paths)
     folder = parts[0].folder
@@ -171,18 +170,17 @@ def _chooser(
     """
     axis = options.axis or 0
     chosen = [patterns.parse(text, axis) for text in options.tensors or ()]
-    names = [name for file in files for name in file.tensors]
+    names = list(dict.fromkeys([name for file in files for name in file.tensors]))
     patterns.check_matches(chosen, names)
-    planned: Mapping[str, Choice] = {}
+    default = None if chosen or options.tp_plan else Choice("*", axis)
+    # The first pattern that matches a name counts, so it comes last.
+    given = {name: one for one in reversed(chosen) for name in names if one.matches(name)}
+    planned: dict[str, Choice] = {}
     notes = []
-    whole = siblings.tables(names)
-
-    def by_pattern(name: str) -> Choice | None:
-        return next((choice for choice in chosen if choice.matches(name)), None)
 
     def check(files: Iterable[TensorFile]) -> None:
         if options.tp_plan:
-            tensor_parallel.check_shapes(model, planned, by_pattern, files)
+            tensor_parallel.check_shapes(model, planned, given.get, files)
 
     if options.tp_plan:
         from splitjit.files.checkpoints import tensor_parallel
@@ -192,18 +190,15 @@ def _chooser(
         model = tensor_parallel.load(Path(config), names)
         tensors = [one for file in files for one in file.tensors.values()]
         single = {one.name for one in tensors if {*one.shape} <= {1}}
-        planned = tensor_parallel.choices(model, names, by_pattern, single)
+        planned = tensor_parallel.choices(model, names, given.get, single)
         if model.preset:
             preset = f"the preset of splitjit for {model.family} is used"
             notes.append(f"transformers has no plan for {model.model}; {preset}")
-    default = None if chosen or options.tp_plan else Choice("*", axis)
-
-    def choose(name: str, file: TensorFile) -> Choice | None:
-        choice = by_pattern(name) or planned.get(name, default)
-        is_meant = name not in whole or (choice and choice.pattern == name)
-        return choice if is_meant else None
-
-    return choose, check, notes
+    choices = {**dict.fromkeys(names, default), **planned, **given}
+    for name in siblings.tables(names):  # whole, unless a pattern or the plan names this tensor
+        if (choice := choices[name]) and choice.pattern != name:
+            choices[name] = None
+    return lambda name, file: choices[name], check, notes
 
 
 # ---- as plain data, which JSON can hold ---------------------------------------------------
@@ -235,7 +230,7 @@ def _file(file: FilePlan) -> dict[str, Any]:
     }
 
 
-def describe_files(paths: StrPath | Iterable[StrPath]) -> dict[str, Any]:
+def describe_files(paths: Paths) -> dict[str, Any]:
     """Describe files, indexes and folders, and the split that they are parts of.
 
     Returns
