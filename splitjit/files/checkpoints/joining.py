@@ -116,23 +116,21 @@ def _metadata(parts: Sequence[TensorFile], records: Mapping[TensorFile, record.R
     whole = [records[part].detached(part.metadata) if records else part.metadata for part in parts]
     for part, own in zip(parts, whole, strict=True):
         if own != whole[0]:
-            received = f"{parts[0].path} and {part.path}"
-            raise SplitError("join", received, "all parts must have the same metadata")
+            raise record.unlike(parts[0], part, "all parts must have the same metadata")
     return whole[0]
 
 
 def _check_inputs(parts: Sequence[index.Checkpoint]) -> None:
-    same: dict[tuple[int, int], Path] = {}
+    same: dict[tuple[int, int], TensorFile] = {}
     for part in parts:
         for file in part.files:
             inode = file.status.st_dev, file.status.st_ino
-            if same.setdefault(inode, file.path) is not file.path:
-                received = f"{same[inode]} and {file.path}"
-                raise SplitError("join", received, "a file must not be joined with itself")
+            if same.setdefault(inode, file) is not file:
+                raise record.unlike(same[inode], file, "a file must not be joined with itself")
             file.fingerprint()  # to know later whether a change of its ctime changed its contents
         if {file.suffix for file in part.files} != {file.suffix for file in parts[0].files}:
-            received = f"{parts[0].files[0].path} and {part.files[0].path}"
-            raise SplitError("join", received, "all parts must have the same format")
+            first = parts[0].files[0]
+            raise record.unlike(first, part.files[0], "all parts must have the same format")
 
 
 def _check_out(part: index.Checkpoint, out: Path) -> None:

@@ -71,12 +71,11 @@ class Record:
 
     def dump(self) -> dict[str, Any]:
         """Return the record as JSON."""
-        fields = ("sections", *_OPTIONAL_OF_A_TENSOR)
         tensors = {
-            name: choice and {"axis": choice.axis, **_given(choice, *fields)}
+            name: choice and {"axis": choice.axis, "sections": choice.sections, **_given(choice)}
             for name, choice in self.tensors.items()
         }
-        return {**_dump_split(self), **_given(self, *_OPTIONAL), "tensors": tensors}
+        return {**_dump_split(self), **_given(self), "tensors": tensors}
 
     def attached(self, metadata: Metadata, rank: int) -> dict[str, str]:
         """Return the metadata of a part, from the metadata of the whole file."""
@@ -99,9 +98,9 @@ def _dump_split(record: Record) -> dict[str, Any]:
     return {"version": VERSION, **shared, "rule": {PARAMETERS[kind]: value}}
 
 
-def _given(one: Record | Choice, *names: str) -> dict[str, Any]:
-    """Return the fields that are not None, False or empty."""
-    return {name: value for name in names if (value := getattr(one, name))}
+def _given(one: Record | Choice) -> dict[str, Any]:
+    """Return the optional fields that are not None, False or empty."""
+    return {name: value for name in _OPTIONAL if (value := getattr(one, name, None))}
 
 
 def manifest(records: Mapping[str, Record], rank: int) -> bytes:
@@ -165,21 +164,24 @@ def order(parts: Sequence[Checkpoint]) -> tuple[list[Checkpoint], dict[TensorFil
     by_rank: dict[int, Checkpoint] = {}
     alike = [[replace(one, rank=0) for one in own.values()] for own in records]
     for part, own, said in zip(parts, records, alike, strict=True):
-        received = f"{parts[0].path} and {part.path}"
         if bool(said) != bool(alike[0]):
-            raise SplitError("join", received, "only one of them says how it was split")
+            raise unlike(parts[0], part, "only one of them says how it was split")
         if said != alike[0]:
-            raise SplitError("join", received, "they are parts of two different splits")
+            raise unlike(parts[0], part, "they are parts of two different splits")
         rank, count = next((one.rank, one.count) for one in own.values())
         if (other := by_rank.setdefault(rank, part)) is not part:
-            received = f"{other.path} and {part.path}"
-            raise SplitError("join", received, f"both are rank {rank} of {count}")
+            raise unlike(other, part, f"both are rank {rank} of {count}")
     missing = [f"rank {i}" for i in range(min(count, len(parts) + 8)) if i not in by_rank]
     if missing:
         rule = f"{', '.join(missing[:8])} missing; give all parts of the split"
         raise SplitError("join", f"{len(parts)} of {count} ranks", rule)
     by_file = {file: one for own in records for file, one in own.items()}
     return [by_rank[rank] for rank in range(count)], by_file
+
+
+def unlike(one: Checkpoint | TensorFile, other: Checkpoint | TensorFile, rule: str) -> SplitError:
+    """Return the refusal of two parts that do not fit together."""
+    return SplitError("join", f"{one.path} and {other.path}", rule)
 
 
 def _damaged(path: Path, rule: str) -> SplitError:
@@ -226,16 +228,15 @@ _FIELDS_OF_A_TENSOR: Kinds = {
     "head": lambda value: value is None or _are_lengths(value) or (_is_length(value) and value),
     "shared": lambda value: type(value) is bool,
 }
-_OPTIONAL = ("file", "bare", "outer")
-_OPTIONAL_OF_A_TENSOR = ("lengths", "head", "shared")
+_OPTIONAL = ("file", "bare", "outer", "lengths", "head", "shared")
 """The fields that may be missing."""
 
 
-def _fits(value: Any, kinds: Kinds, optional: Sequence[str]) -> bool:
+def _fits(value: Any, kinds: Kinds) -> bool:
     """Return whether a value is an object with these fields, each of its kind."""
     return (
         isinstance(value, dict)
-        and kinds.keys() - optional <= value.keys() <= kinds.keys()
+        and kinds.keys() - _OPTIONAL <= value.keys() <= kinds.keys()
         and all(kinds[key](one) for key, one in value.items())
     )
 
@@ -245,7 +246,7 @@ def _record(path: Path, content: dict[str, Any]) -> Record:
     version = content.get("version")
     if type(version) is int and version > VERSION:
         raise _damaged(path, f"it has version {shorten(version)}; this splitjit reads {VERSION}")
-    if not _fits(content, _FIELDS, _OPTIONAL) or content["rank"] >= content["count"]:
+    if not _fits(content, _FIELDS) or content["rank"] >= content["count"]:
         raise _damaged(path, "a field is missing, unknown or not of its kind")
     choices = {name: _choice(path, name, value) for name, value in content["tensors"].items()}
     rule, count = _rule(path, content["rule"]), content["count"]
@@ -268,7 +269,7 @@ def _choice(path: Path, name: str, value: Any) -> Choice | None:
     """Check how a tensor is divided."""
     if value is None:
         return None
-    if not _fits(value, _FIELDS_OF_A_TENSOR, _OPTIONAL_OF_A_TENSOR):
+    if not _fits(value, _FIELDS_OF_A_TENSOR):
         raise _damaged(path, f"{shorten(value)} does not say how {shorten(name)} is divided")
     value |= {key: tuple(one) for key, one in value.items() if isinstance(one, list)}
     choice = Choice(name, planned=True, **value)
