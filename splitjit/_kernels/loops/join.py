@@ -21,7 +21,7 @@ from splitjit._kernels.ir.intrinsics import (
     reserve,
     stream_line,
 )
-from splitjit._kernels.ir.llvm import INT64, instruction, pointer_to, shuffled, store
+from splitjit._kernels.ir.llvm import INT64, both_ways, instruction, pointer_to, shuffled, store
 from splitjit._kernels.ir.records import layout_at, part_at, read
 from splitjit._kernels.loops.deinterleave import copy_items, kinds, lines_of
 from splitjit._kernels.loops.plain import LONG, copy_blocks
@@ -109,16 +109,16 @@ def join_stream(task, tasks, arguments):
 
 
 @instruction
-def _interleave_lines(builder, parts, itemsize, targets, step, offset, whole, count):
+def _interleave_lines(builder, parts, itemsize, targets, step, offset, whole, count, stream):
     """Copy the next `count` cache lines of each part; see `deinterleave.py` for the arguments."""
     for kind in kinds(builder, parts, itemsize):
         with cgutils.for_range(builder, count) as each:
             start = builder.mul(each.index, INT64(LINE))
             to = builder.add(whole, builder.mul(start, parts))
-            _read_line(builder, kind, targets, step, builder.add(offset, start), to)
+            _read_line(builder, kind, targets, step, builder.add(offset, start), to, stream)
 
 
-def _read_line(builder, kind, targets, step, offset, whole):
+def _read_line(builder, kind, targets, step, offset, whole, stream):
     """Copy a line of each part: a load per part, shuffles within lanes, and a store per line.
 
     Lane k of all parts makes as many lanes of the whole as there are parts. The first of them are
@@ -145,11 +145,13 @@ def _read_line(builder, kind, targets, step, offset, whole):
             made = shuffled(builder, made, line, places)
         starts = range(0, items, width)
         lanes.append([shuffled(builder, made, made, [*range(k, k + width)]) for k in starts])
-    for k in range(parts):
-        places = range(k * LINE // _LANE, (k + 1) * LINE // _LANE)
-        line = joined(builder, [lanes[place % parts][place // parts] for place in places])
-        target = pointer_to(builder, builder.add(whole, INT64(k * LINE)), kind)
-        store(builder, line, target, LINE, False)
+    width = LINE // _LANE
+    lanes = [lanes[place % parts][place // parts] for place in range(parts * width)]
+    made = [joined(builder, lanes[k * width : (k + 1) * width]) for k in range(parts)]
+    for past_cache in both_ways(builder, stream):
+        for k, line in enumerate(made):
+            target = pointer_to(builder, builder.add(whole, INT64(k * LINE)), kind)
+            store(builder, line, target, LINE, past_cache)
 
 
 @jit
@@ -162,24 +164,15 @@ def interleave(task, tasks, arguments):
     head = 0  # the items before the first cache line of the whole are copied one by one
     while head < LINE and (whole + head * step) % LINE:
         head += 1
-    stream = call.stream != 0 and head < LINE
+    stream = call.stream if head < LINE else 0
     head = min(head, layout.runs) if head < LINE else 0
     first, last = lines_of(task, tasks, head, layout.runs)
     if head and task == 0:
         copy_items(call, layout, 0, head, move_runs_back)
     count = (last - first) * run // LINE
-    stage = reserve(PAGE, PAGE)
-    batch = PAGE // LINE // layout.count if stream else count
-    targets = layout.rows + WORD * ROW.target_offset
-    for done in range(0, count, max(batch, 1)):
-        n = min(batch, count - done)
-        offset, to = call.target + first * run + done * LINE, whole + first * step
-        to += done * LINE * layout.count
-        _interleave_lines(
-            layout.count, run, targets, layout.row, offset, stage if stream else to, n
-        )
-        if stream:
-            stream_runs(to, stage, n * LINE * layout.count, 1, 0, 0)
+    targets, offset = layout.rows + WORD * ROW.target_offset, call.target + first * run
+    to = whole + first * step
+    _interleave_lines(layout.count, run, targets, layout.row, offset, to, count, stream)
     copy_items(call, layout, first + count * LINE // run, last, move_runs_back)
     if stream:
         fence()
