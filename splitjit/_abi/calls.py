@@ -222,7 +222,6 @@ most_parts
 """
 
 CALL, FUNCTIONS_AT = Call(*range(len(Call._fields))), Functions(*range(len(Functions._fields)))
-EXPECTED = Expected(*range(len(Expected._fields)))
 """The index of each field."""
 
 RULE_FAULT = 1

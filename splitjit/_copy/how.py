@@ -22,16 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from splitjit._abi.calls import (
-    ALIGNMENT,
-    EXPECTED,
-    HEADER,
-    WORD,
-    Expected,
-    LayoutRequest,
-    call,
-    most_words,
-)
+from splitjit._abi.calls import ALIGNMENT, HEADER, WORD, Expected, LayoutRequest, call, most_words
 from splitjit._abi.kernels import JOIN_LOOPS, LOOPS
 from splitjit._abi.structs import C_CONTIGUOUS, WRITEABLE
 from splitjit._abi.thresholds import THRESHOLDS
@@ -57,17 +48,19 @@ class CopyLayout:
         The loop that copies, one of `splitjit._abi.kernels.LOOPS`.
     stream : int
         1 if stores of full cache lines bypass the cache, because the array is large.
+    tables : ctypes array
+        The source's shape and strides, and the length of each part.
     block : int
         The bytes of a block for the parts.
     """
 
-    __slots__ = ("address", "block", "loop", "record", "stream")
+    __slots__ = ("address", "block", "loop", "record", "stream", "tables")
 
-    def __init__(self, memory: Any, block: int) -> None:
+    def __init__(self, memory: Any, tables: Any, block: int) -> None:
         self.record: np.ndarray = np.frombuffer(memory, np.int64)
         self.address = addressof(memory)
         self.loop, self.stream = LOOPS[memory[HEADER.loop]], memory[HEADER.stream]
-        self.block = block
+        self.tables, self.block = tables, block
 
 
 def lay_out(
@@ -104,7 +97,7 @@ def lay_out(
         0 if parts is None else sizes + WORD * count, WORD * (1 + 2 * rank),
         *THRESHOLDS.stream_from, addressof(record),
     )  # fmt: skip
-    return CopyLayout(record, call(NATIVE.lay_out, request))
+    return CopyLayout(record, tables, call(NATIVE.lay_out, request))
 
 
 # ---- the record of the builtin functions -------------------------------------------------------
@@ -125,6 +118,7 @@ def _record(
     """Write what builtin functions expect of arrays such as `x`; what it points to stays alive."""
     steps = [(n - 1) * stride for n, stride in zip(plan.shape, x.strides, strict=True)]
     is_large, into = x.nbytes >= THRESHOLDS.large, layout.record.copy()
+    shape = addressof(layout.tables)
     expected = shared._replace(
         dtype=id(x.dtype),
         rank=len(plan.shape),
@@ -140,13 +134,12 @@ def _record(
         into=into.ctypes.data,
         blocks=buffers.POOL.address,
         nbytes=layout.block if is_large else layout.block + ALIGNMENT,
+        shape=shape,
+        sizes=shape + WORD * 2 * len(plan.shape),
         team=threads.TEAM.address if is_large else 0,
         releases_gil=is_large or _may_wait(x),
     )
-    words = [*expected, *plan.shape, *x.strides, *plan.sizes]
-    memory: Any = (_WORD * len(words))(*words)
-    shape = addressof(memory) + WORD * len(expected)
-    memory[EXPECTED.shape], memory[EXPECTED.sizes] = shape, shape + WORD * 2 * len(plan.shape)
+    memory: Any = (_WORD * len(expected))(*expected)
     memory.kept = x.dtype, layout, into
     return np.frombuffer(memory, np.int64)
 

@@ -92,10 +92,9 @@ class _Loader:
         nbytes : int
             The bytes of the copy that needs the kernel.
         """
-        functions = self.loaded.get(name)
-        if functions is None and self.pays(name, nbytes):
-            return self.load(name, may_compile=self._may_compile(nbytes))
-        return functions
+        if not self.pays(name, nbytes):
+            return self.loaded.get(name)
+        return self.load(name, may_compile=self._may_compile(nbytes))
 
     def pays(self, name: str, nbytes: int) -> bool:
         """Return whether it is time to load a kernel, for a copy of so many bytes.

@@ -238,7 +238,7 @@ _FIELDS = {name: i for i, name in enumerate(Expected._fields)}
 
 
 def _no_second_part(record):
-    record[-1] = -1  # the length of the last part
+    ctypes.c_int64.from_address(int(record[_FIELDS["sizes"]]) + 8).value = -1  # of the second part
     return ValueError
 
 
