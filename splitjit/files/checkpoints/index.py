@@ -85,14 +85,12 @@ def read(path: Path) -> Checkpoint:
     OSError
         If a file cannot be read.
     """
-    main = path
-    if path.is_dir():
-        found = _main_files(path)
-        if len(found) != 1:
-            held = ", ".join([one.name for one in found[:3]]) or "no index"
-            rule = f"a folder must hold {NAME} or {_SINGLE}; this one holds {held}"
-            raise SplitError("files", str(path), rule, hint="or name the files")
-        main = found[0]
+    found = _main_files(path) if path.is_dir() else [path]
+    if len(found) != 1:
+        held = ", ".join([one.name for one in found[:3]]) or "no index"
+        rule = f"a folder must hold {NAME} or {_SINGLE}; this one holds {held}"
+        raise SplitError("files", str(path), rule, hint="or name the files")
+    (main,) = found
     if main.name.endswith(SUFFIX):
         content = _parse(main)
         names = sorted({*content["weight_map"].values()})
@@ -268,14 +266,13 @@ def make(like: dict[str, Any] | None, files: list[tuple[str, list[Tensor]]]) -> 
         The name of each file, with its tensors.
     """
     weights: dict[str, str] = {}
-    total = 0
     for name, tensors in files:
         for tensor in tensors:
             if tensor.name in weights:
                 received = f"{shorten(tensor.name)} in {weights[tensor.name]} and {name}"
                 raise SplitError("files", received, "only one file of a rank may hold a tensor")
             weights[tensor.name] = name
-            total += tensor.nbytes
+    total = sum(tensor.nbytes for _, tensors in files for tensor in tensors)
     like = like or {"metadata": {}, "weight_map": sorted(weights)}
     metadata = {**like.get("metadata", {}), "total_size": total}
     held = {name: weights[name] for name in like["weight_map"] if name in weights}

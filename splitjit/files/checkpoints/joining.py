@@ -6,7 +6,6 @@ Parts are joined in the order of their ranks, file by file, by tensor name.
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from splitjit._plan.arguments import normalize_axis
 from splitjit._plan.rules import CHUNK, LENGTHS, NUM_OUTPUTS, NUM_SECTIONS, Rule
@@ -65,8 +64,12 @@ def read_whole(given: Sequence[index.Checkpoint], choose: Chooser, said: bool) -
         joined.metadata = _metadata(joined.inputs, records)
         files.append(joined)
     made_of = next((own.checkpoint for own in records.values()), None)
-    content, name = _make_index(first, files), first.index_name
-    return index.Checkpoint(first.path, tuple(files), content, name, made_of, parts=tuple(parts))
+    contents = [(file.path.name, [*file.tensors.values()]) for file in files]
+    needs_index = first.is_folder and files[0].suffix == ".safetensors"
+    needs_index &= [name for name, _ in contents] != ["model.safetensors"]
+    content = index.make(first.index, contents) if needs_index else None
+    made = content, first.index_name, made_of
+    return index.Checkpoint(first.path, tuple(files), *made, parts=tuple(parts))
 
 
 def plan_whole(whole: index.Checkpoint, options: sharding.Options) -> SplitFiles:
@@ -88,18 +91,7 @@ def plan_whole(whole: index.Checkpoint, options: sharding.Options) -> SplitFiles
         splits = tuple(file.plans.values())
         plans.append(FilePlan(paths, (target,), tuple(tensors), (), file, joined=splits))
     indexes = [(out / whole.index_name, index.dump(whole.index))] if whole.index else []
-    planned = sharding.plan_writes(whole, plans, options, first.is_folder)
-    return replace(planned, indexes=tuple(indexes))
-
-
-def notes_of(given: Sequence[index.Checkpoint], whole: index.Checkpoint) -> tuple[str, ...]:
-    """Return what the user should know about the order of parts."""
-    parts = whole.parts
-    if [*parts] == [*given]:
-        return ()
-    names = ", ".join([str(part.path) for part in parts[:4]]) + (", …" if parts[4:] else "")
-    numbers = "ranks" if whole.made_of else "numbers"
-    return (f"the parts are joined in the order of their {numbers}: {names}",)
+    return sharding.plan_writes(whole, plans, indexes, options, first.is_folder)
 
 
 def _key(file: TensorFile, position: int, name: str) -> tuple[int, str]:
@@ -145,15 +137,6 @@ def _check_out(part: index.Checkpoint, out: Path) -> None:
         raise FileExistsError(f"{out} is a directory; give the name of the joined file")
     elif out.suffix != suffix:
         raise SplitError("join", param(f"out={out}"), f"must end in {suffix}, as the parts do")
-
-
-def _make_index(first: index.Checkpoint, files: Sequence[TensorFile]) -> dict[str, Any] | None:
-    """Make the index of whole files. ``model.safetensors`` alone needs no index."""
-    held = [(file.path.name, [*file.tensors.values()]) for file in files]
-    named = first.is_folder and files[0].suffix == ".safetensors"
-    if not named or [name for name, _ in held] == ["model.safetensors"]:
-        return None
-    return index.make(first.index, held)
 
 
 # ---- files that exist only as parts ------------------------------------------------------

@@ -19,8 +19,6 @@ from splitjit.files.checkpoints.index import Paths
 from splitjit.files.checkpoints.sharding import Options
 from splitjit.files.file_plan import Chooser, FilePlan, SplitFiles, TensorPlan
 from splitjit.files.formats.base import Tensor, TensorFile
-from splitjit.files.patterns import Choice
-from splitjit.files.staging import FORCING
 from splitjit.files.tiles import Progress, write_parts
 
 
@@ -88,11 +86,18 @@ def _read_whole(paths: Paths, options: Options) -> tuple[index.Checkpoint, tuple
     check(whole.files)
     if whole.made_of is not None and options.say_how:
         notes.append("the parts say themselves how they were split, and only this counts")
-    return whole, (*notes, *joining.notes_of(parts, whole))
+    if [*whole.parts] != parts:
+        names = [str(part.path) for part in whole.parts[:4]] + ["…"] * (len(parts) > 4)
+        numbers = "ranks" if whole.made_of else "numbers"
+        notes.append(f"the parts are joined in the order of their {numbers}: {', '.join(names)}")
+    return whole, tuple(notes)
 
 
 def write(
-    planned: SplitFiles, force: bool, progress: Progress | None = None, forcing: str = FORCING
+    planned: SplitFiles,
+    force: bool,
+    progress: Progress | None = None,
+    forcing: str = staging.FORCING,
 ) -> None:
     """Write all files of a plan; see `splitjit.files.staging`.
 
@@ -172,10 +177,10 @@ def _chooser(
     chosen = [patterns.parse(text, axis) for text in options.tensors or ()]
     names = list(dict.fromkeys([name for file in files for name in file.tensors]))
     patterns.check_matches(chosen, names)
-    default = None if chosen or options.tp_plan else Choice("*", axis)
+    default = None if chosen or options.tp_plan else patterns.Choice("*", axis)
     # The first pattern that matches a name counts, so it comes last.
     given = {name: one for one in reversed(chosen) for name in names if one.matches(name)}
-    planned: dict[str, Choice] = {}
+    planned: dict[str, patterns.Choice] = {}
     notes = []
 
     def check(files: Iterable[TensorFile]) -> None:

@@ -106,9 +106,8 @@ def plan_parts(
             groups.setdefault((targets, None if merged else file), []).append(file)
     files = [_plan_file(own, targets, tensors, blank) for (targets, _), own in groups.items()]
     indexes = _make_indexes(checkpoints, files, count) if options.ranks else []
-    planned = plan_writes(checkpoints[0], files, options, options.ranks)
-    warnings = tuple(_warnings(planned, inputs, count))
-    return replace(planned, indexes=tuple(indexes), warnings=warnings)
+    planned = plan_writes(checkpoints[0], files, indexes, options, options.ranks)
+    return replace(planned, warnings=tuple(_warnings(planned, inputs, count)))
 
 
 def _warnings(planned: SplitFiles, inputs: Iterable[TensorFile], count: int) -> Iterable[str]:
@@ -160,15 +159,17 @@ def _check_merged(plans: list[TensorPlan]) -> None:
             raise SplitError("split", f"{first.path} and {file.path}", rule)
 
 
-def _make_indexes(
-    checkpoints: Sequence[Checkpoint], files: Sequence[FilePlan], count: int
-) -> list[tuple[Path, bytes]]:
+Indexes = list[tuple[Path, bytes]]
+"""The paths and the contents of indexes and manifests."""
+
+
+def _make_indexes(checkpoints: Sequence[Checkpoint], files: list[FilePlan], count: int) -> Indexes:
     """Make a manifest for each folder of parts, and an index of its .safetensors files."""
     folders: dict[Path, list[FilePlan]] = {}
     for file in files:
         if file.targets:
             folders.setdefault(file.targets[0].parent, []).append(file)
-    made = []
+    made: Indexes = []
     for group in folders.values():
         indexed = [file for file in group if file.targets[0].suffix == ".safetensors"]
         held = {plan.file for file in indexed for plan in file.tensors}
@@ -188,9 +189,9 @@ def _make_indexes(
 
 
 def plan_writes(
-    one: Checkpoint, files: Sequence[FilePlan], options: Options, to_folders: bool
+    one: Checkpoint, files: Sequence[FilePlan], indexes: Indexes, options: Options, to_folders: bool
 ) -> SplitFiles:
-    """Return the plan of all files but indexes, with copies of configurations for their folders.
+    """Return the plan of all files, with copies of configurations for their folders.
 
     There are no copies if the options say so, or if they say nothing and `to_folders` is False.
 
@@ -216,7 +217,7 @@ def plan_writes(
     made += [((path,), (target,)) for target, path in copies]
     inputs = tuple([file.path for part in one.parts for file in part.files])
     check_places([*made, (inputs, ())])
-    return SplitFiles(tuple(files), (), (), copies, int(options.ranks))
+    return SplitFiles(tuple(files), tuple(indexes), (), copies, int(options.ranks))
 
 
 def _name_part(options: Options, one: Checkpoint, file: TensorFile, rank: int) -> Path:
