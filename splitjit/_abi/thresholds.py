@@ -13,9 +13,14 @@ its parts is kept for reuse, and objects are assigned by a compiled loop. One th
 in 25 us; waking a helper takes 5 us, and it comes 30 us later."""
 
 LONG_RUN = 1 << 9
-"""Bytes from which on a run is long. Torch's own operator splits contiguous tensors of long runs,
-unless they are large: its threads are awake in a torch program. Ordinary stores of long runs pay if
-a large cache can hold the array."""
+"""Bytes from which on a run is long. Torch's own operator splits contiguous tensors of long runs:
+its threads are awake in a torch program. Ordinary stores of long runs pay if a large cache can hold
+the array."""
+
+FROM_SYSTEM = 1 << 25
+"""Bytes from which on the C library, and so torch, asks the system for each new block of memory.
+Kernels, which reuse blocks, joined 50 MB in 4.6 ms in place of 39, and to a given tensor in 4.8 in
+place of 7.4. At 11 and 22 MB, torch was as fast or faster between other steps of torch."""
 
 
 @dataclass(slots=True)

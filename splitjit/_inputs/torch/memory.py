@@ -31,7 +31,7 @@ from typing import Any
 
 import numpy as np
 
-from splitjit._abi.thresholds import LONG_RUN, THRESHOLDS
+from splitjit._abi.thresholds import FROM_SYSTEM, LONG_RUN, THRESHOLDS
 from splitjit._inputs.arrays import do_ranges_meet
 from splitjit._inputs.torch.foreign import shape_of
 from splitjit._plan.plan import Plan
@@ -216,7 +216,7 @@ def tensors_over(parts: list[np.ndarray], dtype: Any) -> list[Any]:
 #
 # It is for small tensors, since adapting one for kernels takes longer than copying it, and for long
 # runs: in a torch program, torch's threads are awake, and ours are not. Kernels are for tensors
-# with short runs, strided, transposed and large ones.
+# with short runs, strided and transposed ones, and for those of 32 MB and more.
 
 
 @functools.cache
@@ -276,14 +276,13 @@ def _is_plain(x: Any) -> bool:
 def suits_join(tensors: list[Any], plan: Plan) -> bool:
     """Return whether ``torch.cat`` joins tensors: small ones, and larger ones of long runs.
 
-    Where stores bypass the cache, kernels are faster: 22 MB were joined in 1.8 ms in place of 3.8,
-    and 50 MB, which torch's allocator gets from the system each time, in 4.6 ms in place of 39.
+    Kernels join those for which torch would need new memory from the system.
     """
     nbytes = sum([int(x.nbytes) for x in tensors])
     if nbytes < THRESHOLDS.large:
         return True
     runs = len(plan) * math.prod(plan.shape[: plan.axis])
-    is_long = LONG_RUN * runs <= nbytes < THRESHOLDS.stream_from[1]
+    is_long = LONG_RUN * runs <= nbytes < FROM_SYSTEM
     return is_long and all(x.is_contiguous() for x in tensors)
 
 
