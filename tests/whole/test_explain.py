@@ -75,7 +75,7 @@ DECIDED = {
     "just below 512 KB, strided": (lambda torch: torch.zeros(2, 2**17 - 4)[:, ::2], OPERATOR),
     "large, runs of 512 bytes": (lambda torch: torch.zeros(2**9, 256), OPERATOR),
     "large, runs of 504 bytes": (lambda torch: torch.zeros(2**10, 252), KERNELS),
-    "large, short runs": (lambda torch: torch.zeros(2**18, 2), KERNELS),
+    "32 MB, long runs": (lambda torch: torch.zeros(2**13, 1024), KERNELS),
     "large, transposed": (lambda torch: torch.zeros(2**10, 2**9).T, KERNELS),
     "large, strided": (lambda torch: torch.zeros(2**9, 1024)[:, ::2], KERNELS),
     "large, .T, gradient": (lambda torch: torch.zeros(512, 512, requires_grad=True).T, OPERATOR),
