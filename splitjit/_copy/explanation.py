@@ -116,7 +116,8 @@ def explain_object(x: Any, request: Request, out: Any, copy: Any) -> Explanation
             parts = given.made_by_library(request, way != "views")  # may refuse the chunks
             return Explanation("dask", _REASONS["dask"], len(parts))
         by_torch = way == "library" and plan is not None
-        plan = request.plan_of(given.shape) if plan is None else plan
+        if plan is None:
+            plan = request.plan_of(given.shape)
         count = len(plan)
         if way == "views":
             why = "no thread copies"

@@ -125,10 +125,10 @@ def decide(
     if out is not None:
         out, targets_of = given.targets(out)
         pairs = [(x, check_out(plan, x, parts)) for x, parts in targets_of]
-    if out is not None and len(pairs) > 1:  # data and masks must share no memory, either
-        written = [part for _, parts in pairs for part in parts]
-        for x, _ in pairs:
-            check_memory(x, written, plan.axis)
+        if len(pairs) > 1:  # data and masks must share no memory, either
+            written = [part for _, parts in pairs for part in parts]
+            for x, _ in pairs:
+                check_memory(x, written, plan.axis)
     moves = []
     for x, parts in pairs:
         how = how_of(plan, x)

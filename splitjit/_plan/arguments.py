@@ -17,7 +17,16 @@ from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex, TypedDict, TypeV
 
 from splitjit._plan import rules
 from splitjit._plan.rules import Rule
-from splitjit.errors import OUT, SplitError, SplitTypeError, did_you_mean, kind_of, pairs, shorten
+from splitjit.errors import (
+    OUT,
+    SplitError,
+    SplitTypeError,
+    did_you_mean,
+    kind_of,
+    pairs,
+    param,
+    shorten,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -203,7 +212,7 @@ def _hint(name: str, value: Any) -> str:
     if values and name in rules.COUNTS:
         return f"pass lengths as split={shorten(value)}"
     if hasattr(type(value), "__next__"):
-        return f"pass list(\0{name}\0)"
+        return f"pass list({param(name)})"
     if name == "indices" and values is None:
         with contextlib.suppress(SplitTypeError):
             n = shorten(integer(name, value))
