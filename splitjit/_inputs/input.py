@@ -19,8 +19,8 @@ Copies = list[tuple[Any, Any]]
 LibraryTargets = tuple[list[Any], list[Any], list[np.ndarray]]
 """The arrays of `out`, the views of `x` that its library writes to them, and their places.
 
-The places are arrays that overlap as those of `out` and `x` do, `x` last. The list is empty if
-nobody knows where they lie.
+A place stands for the memory of an array. Two places overlap if their arrays do, and the last place
+is that of `x`. The list is empty if nobody knows where the arrays lie.
 """
 
 

@@ -1,8 +1,9 @@
 """The overloads that Numba calls when it compiles `split` or `split_into`.
 
-An overload returns the implementation: one intrinsic call, and the refusals of what is known only
-when compiled code runs. They are raised here because Numba frees the arrays of a function that has
-a ``raise``. One raise statement serves all faults of a rule, which compiles faster.
+An overload checks the types, and returns the implementation. This makes one intrinsic call, and
+raises the refusals that depend on values. They are raised here because Numba frees the arrays of a
+function that has a ``raise``. One raise statement serves all faults of a rule, which compiles
+faster.
 """
 
 from __future__ import annotations
