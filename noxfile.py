@@ -62,8 +62,7 @@ FREE_THREADED = [
 
 @nox.session(python=["3.11", "3.12", "3.13", "3.14"])
 @nox.parametrize(
-    "resolution",
-    [nox.param("lowest-direct", id="oldest"), nox.param("highest", id="newest")],
+    "resolution", [nox.param("lowest-direct", id="oldest"), nox.param("highest", id="newest")]
 )
 def tests(session: nox.Session, resolution: str) -> None:
     """Run the tests with the oldest or the newest versions of the dependencies.

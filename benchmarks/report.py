@@ -9,16 +9,7 @@ if not __package__:  # run as a script: import this checkout
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from benchmarks import harness
-from benchmarks.contenders import (
-    CASES,
-    LIMIT,
-    OURS,
-    PEERS,
-    Case,
-    cases,
-    prepared,
-    prepared_joins,
-)
+from benchmarks.contenders import CASES, LIMIT, OURS, PEERS, Case, cases, prepared, prepared_joins
 from benchmarks.harness import Result
 
 QUICK_BYTES = 40_000_000  # --quick skips larger cases

@@ -165,7 +165,7 @@ CALLS_WITH_NAMES = [  # in `try`, Numba for Python 3.11 loses names
     (
         "first = splitjit.split(x, num_splits=2, axis=1)[0]; bump(log, 13, int(first[0, 2]))",
         "bump(log, 13, 2)",
-    ),
+    )
 ]
 REFUSED = [
     ("splitjit.split(x, zero)", "refused(zero)"),

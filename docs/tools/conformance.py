@@ -481,10 +481,7 @@ def page() -> str:
     columns = {one.name: list(outcomes(one)) for one in IMPLEMENTATIONS}
     packages = sorted({one.package for one in IMPLEMENTATIONS} - {"splitjit"} | {"numpy"})
     versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in packages)
-    lines = [
-        INTRODUCTION.format(versions=versions, cases=len(CASES)),
-        *reading(columns),
-    ]
+    lines = [INTRODUCTION.format(versions=versions, cases=len(CASES)), *reading(columns)]
     for op in dict.fromkeys(case.op for case in CASES):
         name = op.replace(".", " ") if "." in op else f"ONNX {op}"
         lines += ["", f"## {name}", "", *table(columns, op)]

@@ -64,10 +64,7 @@ class CopyLayout:
 
 
 def lay_out(
-    plan: Plan,
-    strides: tuple[int, ...],
-    itemsize: int,
-    parts: Sequence[np.ndarray] | None = None,
+    plan: Plan, strides: tuple[int, ...], itemsize: int, parts: Sequence[np.ndarray] | None = None
 ) -> CopyLayout:
     """Lay out the copy of an array that has elements. The core is loaded.
 

@@ -23,7 +23,7 @@ WINDOWS_LACKS = {
         *("getloadavg", "O_DIRECTORY", "O_CLOEXEC", "O_NOFOLLOW"),
     ],
     "signal": [
-        *("SIGHUP", "SIGQUIT", "SIGALRM", "SIGUSR1", "SIGUSR2", "setitimer", "pthread_sigmask"),
+        *("SIGHUP", "SIGQUIT", "SIGALRM", "SIGUSR1", "SIGUSR2", "setitimer", "pthread_sigmask")
     ],
     "mmap": ["MAP_PRIVATE", "MAP_ANONYMOUS", "MADV_HUGEPAGE", "PROT_READ", "PROT_WRITE"],
     "resource": None,  # the module is missing

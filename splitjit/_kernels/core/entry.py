@@ -10,14 +10,7 @@ from __future__ import annotations
 
 from splitjit._abi.calls import MAX_RANK, ROW, WORD, Arguments, Expected, most_words
 from splitjit._abi.kernels import LINE
-from splitjit._abi.structs import (
-    ARRAY,
-    INT_MASK,
-    LIST_ITEMS,
-    LIST_LENGTH,
-    OBJECT_TYPE,
-    NumpyArray,
-)
+from splitjit._abi.structs import ARRAY, INT_MASK, LIST_ITEMS, LIST_LENGTH, OBJECT_TYPE, NumpyArray
 from splitjit._kernels.compiling import jit
 from splitjit._kernels.core import c_api
 from splitjit._kernels.core.blocks import leased

@@ -53,13 +53,7 @@ import functools
 
 from numba import njit, prange, types
 
-from splitjit._abi.calls import (
-    AT,
-    CHUNKS_PER_THREAD,
-    FEWEST_CHUNKS,
-    MOST_HELPERS,
-    SPACING,
-)
+from splitjit._abi.calls import AT, CHUNKS_PER_THREAD, FEWEST_CHUNKS, MOST_HELPERS, SPACING
 from splitjit._abi.structs import INT_MASK, LIST_LENGTH
 from splitjit._kernels.compiling import jit
 from splitjit._kernels.core import c_api

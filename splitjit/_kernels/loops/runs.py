@@ -10,12 +10,7 @@ from __future__ import annotations
 
 from splitjit._abi.kernels import LINE
 from splitjit._kernels.compiling import jit
-from splitjit._kernels.ir.intrinsics import (
-    copy_bytes,
-    move_line,
-    out_of_line,
-    stream_line,
-)
+from splitjit._kernels.ir.intrinsics import copy_bytes, move_line, out_of_line, stream_line
 from splitjit._kernels.ir.llvm import instruction, loop, move_words, word_variants
 
 

@@ -63,10 +63,7 @@ def _move_piece(back, builder, table, offset, piece, by_steps):
                 loop(builder, lines, [INT64(0), first], [INT64(1), line]) as (k, at),
             ):
                 move(_line_at(builder, table, k, place), at)
-            with (
-                by_line,
-                loop(builder, lines, [INT64(0), source], [INT64(1), line]) as (k, first),
-            ):
+            with by_line, loop(builder, lines, [INT64(0), source], [INT64(1), line]) as (k, first):
                 to = _line_at(builder, table, k, offset)
                 size = INT64(nbytes) if len(starts) == 1 else run
                 with loop(builder, steps, [to, first], [size, step]) as (to, at):

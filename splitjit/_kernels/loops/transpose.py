@@ -29,14 +29,7 @@ from collections import namedtuple
 from splitjit._abi.calls import WORD, Arguments
 from splitjit._abi.kernels import LINE, PAGE, TILE
 from splitjit._kernels.compiling import jit
-from splitjit._kernels.ir.intrinsics import (
-    allocate,
-    fence,
-    out_of_line,
-    release,
-    reserve,
-    words_at,
-)
+from splitjit._kernels.ir.intrinsics import allocate, fence, out_of_line, release, reserve, words_at
 from splitjit._kernels.ir.records import layout_at, part_at, read
 from splitjit._kernels.loops.runs import stream_runs
 from splitjit._kernels.loops.tiles import Piece, write_piece
