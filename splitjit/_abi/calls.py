@@ -256,7 +256,7 @@ _Team = namedtuple(
     "_Team",
     "generation open taken active busy loop chunks arguments asked core helped started numbered "
     "ended served paused allowed numba alone "
-    "chunk wake_from awake stopped pause asleep_share awake_share helpers",
+    "chunk wake_from awake in_a_row stopped pause asleep_share awake_share helpers",
 )
 AT = _Team(*range(len(_Team._fields)))
 SPACING = 128

@@ -360,13 +360,13 @@ while word("HELPED") == before:
     assert asks(32)
     wait_until(is_asleep)
 """,
-    "2: below 4 MB an awake helper is asked": """
-let(**of_team | {"awake": 10**15, "pause": 0, "ended": -(10**16)})
-assert not asks(4)
+    "2: below 4 MB helpers are asked in a row of copies": """
+let(**of_team | {"in_a_row": 0, "awake": 10**15, "pause": 0, "ended": -(10**16)})
+assert not asks(4) and not asks(4)
+let(in_a_row=10**15)
 assert asks(4)
 let(awake_share=1 << 20)
-assert not asks(7)
-assert asks(8)
+assert not asks(7) and asks(8)
 """,
     "3: helpers that do not come are left alone": """
 let(pause=20, awake=10**9, started=1)  # the record has a helper that does not exist

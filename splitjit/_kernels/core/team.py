@@ -259,9 +259,11 @@ def _may_help(team):
 def _to_ask(team, nbytes):
     """Return how many helpers a copy asks."""
     began = c_api.now()
-    is_awake = began - _read(team, AT.ended) < _read(team, AT.awake)
-    if began < _read(team, AT.paused) or not (is_awake or nbytes >= _read(team, AT.wake_from)):
+    since = began - _read(team, AT.ended)
+    is_called_for = since < _read(team, AT.in_a_row) or nbytes >= _read(team, AT.wake_from)
+    if began < _read(team, AT.paused) or not is_called_for:
         return 0
+    is_awake = since < _read(team, AT.awake)
     pay = nbytes // _read(team, AT.awake_share if is_awake else AT.asleep_share)
     return min(pay, _may_help(team)) if pay > 0 else 0
 
