@@ -26,15 +26,15 @@ from benchmarks.harness import ROOT, Result, time_text
 KEPT = ROOT / "benchmarks" / "measured"
 CHARTS = ROOT / "benchmarks" / "charts"
 _BUSY = "busy --seconds 0.35 --outputs"
-_BETWEEN = "in_program --seconds 0.3 --kind"
+_BETWEEN = "in_program --processes 8 --seconds 0.15 --kind"
 _CELLS = "--total 64K 1M 16M 64M --parts 2 3 8 32"
 STEPS = {  # minutes on two cores, the command, and what --quick adds
     "report": (6, "report --plot build/sizes.svg", "--quick"),
     "busy": (5, f"{_BUSY} fresh --size '2.4 MB' '11 MB' '50 MB'", "--seconds 0.05"),
     "planes": (2, f"{_BUSY} out --size '4K frame'", "--seconds 0.05"),
     "processes": (2, "processes --processes 3 --rounds 7", "--processes 1 --rounds 1"),
-    "arrays_in_programs": (6, f"{_BETWEEN} arrays", "--processes 1"),
-    "tensors_in_programs": (2, f"{_BETWEEN} tensors --program torch none", "--processes 1"),
+    "arrays_in_programs": (13, f"{_BETWEEN} arrays", "--processes 1"),
+    "tensors_in_programs": (7, f"{_BETWEEN} tensors --program torch none", "--processes 1"),
     "landscape": (3, f"landscape --rounds 3 {_CELLS}", "--run 1 64 1K"),
 }
 NUMPY, POOLS = "NumPy, slices", ("torch", "onnxruntime")
