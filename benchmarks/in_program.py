@@ -3,10 +3,11 @@
 The step is a few operators of torch, a product of matrices by BLAS or ONNX Runtime, a `prange` of
 Numba, or Python, and its threads use the same cores. The user waits for an iteration, the step and
 the split together: a split may be fast because it slows the step. Each way to split has processes
-of its own, in turns: ours, ours on one thread, slices by hand, and for tensors torch's operator.
+of its own, in random order: ours, ours on one thread, slices by hand, for tensors torch's operator.
 """
 
 import argparse
+import random
 import sys
 from itertools import product
 from pathlib import Path
@@ -33,7 +34,8 @@ def measure(options: argparse.Namespace) -> list[Result]:
     asked = product(range(options.processes), options.program, options.kind)
     for i, program, kind in asked:
         harness.say(f"process {i + 1} of {options.processes}: {program}, {kind}")
-        for way in (OURS, *[BEFORE] * bool(options.before), *WAYS, *KINDS[kind]):
+        ways = (OURS, *[BEFORE] * bool(options.before), *WAYS, *KINDS[kind])
+        for way in random.sample(ways, len(ways)):
             with Worker(way, options.before if way == BEFORE else ROOT) as worker:
                 if worker.ask("prepare", harness.WARM, "fresh", kind):
                     continue  # a library is missing
@@ -41,8 +43,8 @@ def measure(options: argparse.Namespace) -> list[Result]:
                 for outputs, size in product(options.outputs, options.size):
                     worker.ask("prepare", SIZES[size], outputs, kind)
                     if means := worker.ask("between", program, options.seconds):
-                        ways = found.setdefault((program, f"{kind}, {outputs}, {size}"), {})
-                        ways.setdefault(way, []).append(means)
+                        of_case = found.setdefault((program, f"{kind}, {outputs}, {size}"), {})
+                        of_case.setdefault(way, []).append(means)
     return [
         Result(f"{program}, {place}", case, {w: median(m[of] for m in ways[w]) for w in ways})
         for of, place in enumerate(PLACES)
