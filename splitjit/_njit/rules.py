@@ -118,9 +118,8 @@ def none_fault(name):
 
 def faults(kind, unsigned=False):
     """Return the texts of a rule's faults, one per line; see `SplitError`."""
-    received = {rules.LENGTHS: "split of {2} lengths", rules.INDICES: "indices of {2} parts"}.get(
-        kind, f"{rules.PARAMETERS[kind]}={{0}}"
-    )
+    of_many = {rules.LENGTHS: "split of {2} lengths", rules.INDICES: "indices of {2} parts"}
+    received = of_many.get(kind, f"{rules.PARAMETERS[kind]}={{0}}")
     of_rule = [""] * (OUTS_FAULT - RULE_FAULT - 1)
     for fault, text in rules.FAULTS[kind].items():
         of_rule[fault - 1] = f"{received}, axis length {{1}}: {text}"

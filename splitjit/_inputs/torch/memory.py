@@ -215,8 +215,8 @@ def tensors_over(parts: list[np.ndarray], dtype: Any) -> list[Any]:
 # ---- torch's own operator, ``split_with_sizes_copy`` -----------------------------------------
 #
 # It is for small tensors, since adapting one for kernels takes longer than copying it, and for long
-# runs: in a torch program, torch's threads are awake, and ours are not. Kernels take
-# short runs, strided and transposed tensors, and all tensors of 32 MB and more.
+# runs: in a torch program, torch's threads are awake, and ours are not. Kernels take short runs,
+# strided and transposed tensors, and all tensors of 32 MB and more.
 
 
 @functools.cache
