@@ -101,6 +101,11 @@ class Run:
         self._file.seek(self._start)
         fill(room, self._file, self._path)
 
+    def tiles(self) -> Iterator[np.ndarray]:
+        """Read all bytes, tile by tile."""
+        self._file.seek(self._start)
+        return read_tiles(self._file, self.nbytes, self._path)
+
 
 Metadata = Mapping[str, str] | None
 """The metadata of a file; None if it has none."""
@@ -110,16 +115,11 @@ Data = np.ndarray | Run
 
 
 def arrays(data: Data) -> Iterator[np.ndarray]:
-    """Yield the next bytes of a tensor as arrays of bytes.
+    """Return the next bytes of a tensor as arrays of bytes.
 
     The arrays of a run share one buffer: use each before you ask for the next.
     """
-    if not isinstance(data, Run):
-        yield data
-        return
-    source, buffer = Source(iter([data])), np.empty(min(data.nbytes, TILE), np.uint8)
-    for start in range(0, data.nbytes, TILE):
-        yield source.take(buffer[: data.nbytes - start])
+    return data.tiles() if isinstance(data, Run) else iter([data])
 
 
 class Source:
@@ -174,6 +174,15 @@ def fill(room: memoryview, stream: IO[bytes], path: Path) -> None:
         raise SplitError("split", str(path), f"damaged: {error}") from error
     if room:
         raise SplitError("split", str(path), f"truncated: {len(room)} bytes are missing")
+
+
+def read_tiles(stream: IO[bytes], nbytes: int, path: Path) -> Iterator[np.ndarray]:
+    """Yield the next bytes of a stream, tile by tile, as arrays that share one buffer."""
+    buffer = np.empty(min(nbytes, TILE), np.uint8)
+    for start in range(0, nbytes, TILE):
+        tile = buffer[: nbytes - start]
+        fill(tile.data, stream, path)
+        yield tile
 
 
 class FileWriter:

@@ -1,7 +1,7 @@
 """NumPy's formats: .npy, files of one array, and .npz, archives of them."""
 
 import io
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -85,17 +85,10 @@ class Npz(TensorFile):
             for tensor in tensors:
                 with archive.open(self._infos[tensor.name]) as member:
                     member.read(tensor.offset)  # in newer Pythons, a seek would skip the CRC check
-                    yield Source(self._read(member, tensor.nbytes))
+                    yield Source(base.read_tiles(member, tensor.nbytes, self.path))
                     rest = self._infos[tensor.name].file_size - tensor.offset - tensor.nbytes
-                    for _ in self._read(member, rest):
+                    for _ in base.read_tiles(member, rest, self.path):
                         pass  # the checksum is checked at the end of the member
-
-    def _read(self, member: IO[bytes], nbytes: int) -> Iterator[np.ndarray]:
-        buffer = np.empty(min(nbytes, base.TILE), np.uint8)
-        for start in range(0, nbytes, base.TILE):
-            piece = buffer[: nbytes - start]
-            base.fill(piece.data, member, self.path)
-            yield piece
 
     def create(self, file: Staged, tensors: Sequence[Tensor], metadata: Metadata) -> FileWriter:
         """Create an archive whose members have the attributes of this archive's members."""
