@@ -34,14 +34,12 @@ class Safetensors(TensorFile):
             with safetensors.safe_open(path, "numpy"):  # checks the header
                 header: dict[str, Any] = json.loads(file.read(length))
         self.metadata = header.pop("__metadata__", None)
-        tensors = []
-        for position, (name, entry) in enumerate(header.items()):
-            shape, dtype = tuple(entry["shape"]), entry["dtype"]
-            offset = 8 + length + entry["data_offsets"][0]
-            tensors.append(Tensor(name, shape, dtype, _bits(dtype), offset, position=position))
+        positions = {name: position for position, name in enumerate(header)}
         # Empty tensors share an offset; among them, the header's order decides.
-        tensors.sort(key=lambda one: (one.offset, one.nbytes))
-        self.tensors = {one.name: one for one in tensors}
+        for name, entry in sorted(header.items(), key=lambda item: item[1]["data_offsets"]):
+            shape, dtype, position = tuple(entry["shape"]), entry["dtype"], positions[name]
+            offset = 8 + length + entry["data_offsets"][0]
+            self.tensors[name] = Tensor(name, shape, dtype, _bits(dtype), offset, position=position)
 
     def create(self, file: Staged, tensors: Sequence[Tensor], metadata: Metadata) -> FileWriter:
         """Create a file with this metadata, for these tensors in this order.
