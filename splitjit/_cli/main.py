@@ -63,10 +63,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         say(sentence(error))
         return 2
     except KeyboardInterrupt as interrupt:
-        from splitjit.files.staging import COMPLETE
-
-        done = [COMPLETE] if getattr(arguments, "written", False) else []
-        notes = [*getattr(interrupt, "__notes__", ()), *done, "no file was written"]
+        written = getattr(arguments, "written", "no file was written")
+        notes = [*getattr(interrupt, "__notes__", ()), written]
         say(f"interrupted; {notes[0]}")
         return 128 + (interrupt.args[0] if interrupt.args else signal.SIGINT)
     return 0

@@ -19,7 +19,7 @@ from splitjit._plan.rules import NAMES
 from splitjit.files.checkpoints import operations, sharding, siblings
 from splitjit.files.file_plan import FilePlan, SplitFiles, TensorPlan, percent
 from splitjit.files.formats.base import Tensor
-from splitjit.files.staging import check_targets
+from splitjit.files.staging import COMPLETE, check_targets
 from splitjit.files.tiles import Progress
 
 
@@ -36,7 +36,7 @@ def run(arguments: argparse.Namespace) -> None:
         shown = contextlib.nullcontext() if arguments.quiet else show_progress(planned.nbytes)
         with shown as progress:
             operations.write(planned, arguments.force, progress, "--force")
-            arguments.written = True
+            arguments.written = COMPLETE  # for `main`, if Ctrl-C comes later
     if arguments.json:
         print_json({"dry_run": dry_run, "existing": existing, **operations.describe(planned)})
     elif not arguments.quiet:
