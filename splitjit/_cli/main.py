@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+from argparse import Namespace
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
@@ -60,11 +61,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader is gone, as in `… | head`; drop the rest
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (splitjit.SplitError, OSError, MemoryError) as error:
-        say(sentence(error))
+        say("; ".join([sentence(error), *_about_files(error, arguments)]))
         return 2
     except KeyboardInterrupt as interrupt:
-        written = getattr(arguments, "written", "no file was written")
-        notes = [*getattr(interrupt, "__notes__", ()), written]
-        say(f"interrupted; {notes[0]}")
+        [about, *_] = [*_about_files(interrupt, arguments), "no file was written"]
+        say(f"interrupted; {about}")
         return 128 + (interrupt.args[0] if interrupt.args else signal.SIGINT)
     return 0
+
+
+def _about_files(error: BaseException, arguments: Namespace) -> list[str]:
+    """Return what the files are like that a command has written, or nothing if there are none."""
+    return [*getattr(error, "__notes__", ()), *getattr(arguments, "written", ())][:1]

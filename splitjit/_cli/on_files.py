@@ -36,7 +36,7 @@ def run(arguments: argparse.Namespace) -> None:
         shown = contextlib.nullcontext() if arguments.quiet else show_progress(planned.nbytes)
         with shown as progress:
             operations.write(planned, arguments.force, progress, "--force")
-            arguments.written = COMPLETE  # for `main`, if Ctrl-C comes later
+            arguments.written = [COMPLETE]  # for `main`, if an error or Ctrl-C comes later
     if arguments.json:
         print_json({"dry_run": dry_run, "existing": existing, **operations.describe(planned)})
     elif not arguments.quiet:

@@ -10,6 +10,7 @@ import sys
 import textwrap
 import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -424,18 +425,15 @@ def test_killed_and_given_again(half_way, x, cli):
     np.testing.assert_array_equal(np.load("x.0.npy"), x[:2], strict=True)
 
 
-def test_too_little_memory(x, cli, monkeypatch):
-    monkeypatch.setattr(on_files, "print_report", lambda *_: bytearray(sys.maxsize))
-    assert cli("split x.npy --num-splits 2", status=2).err.endswith(": not enough memory\n")
-
-
-def test_an_interrupt_after_all_files_are_written(x, cli, monkeypatch):
-    def interrupt(*_):
-        raise KeyboardInterrupt(signal.SIGTERM)
-
-    monkeypatch.setattr(on_files, "print_report", interrupt)
-    printed = cli("split x.npy --num-splits 2", status=128 + signal.SIGTERM)
-    assert "interrupted; all files are complete" in printed.err
+@pytest.mark.parametrize("given", [(KeyboardInterrupt, 5), (OSError, 5, "I/O"), (MemoryError,)])
+@pytest.mark.parametrize("call", ["_cli.on_files.print_report", "files.disk.sync"])
+def test_an_error_after_files_were_moved(x, cli, monkeypatch, given, call):
+    kind, *values = given
+    status, said = {OSError: (2, "I/O"), MemoryError: (2, "memory")}.get(kind, (133, "interrupted"))
+    monkeypatch.setattr(f"splitjit.{call}", Mock(side_effect=kind(*values)))
+    note = "each file is complete, old or new; the same call with --force finishes"
+    note = note if "sync" in call else "all files are complete"
+    assert cli("split x.npy --num-splits 2", status=status).err.endswith(f"{said}; {note}\n")
     assert names() == ["x.0.npy", "x.1.npy", "x.npy"]
 
 
