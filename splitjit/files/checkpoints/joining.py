@@ -68,8 +68,7 @@ def read_whole(given: Sequence[index.Checkpoint], choose: Chooser, said: bool) -
     needs_index = first.is_folder and files[0].suffix == ".safetensors"
     needs_index &= [name for name, _ in contents] != ["model.safetensors"]
     content = index.make(first.index, contents) if needs_index else None
-    made = content, first.index_name, made_of
-    return index.Checkpoint(first.path, tuple(files), *made, parts=tuple(parts))
+    return replace(first, files=tuple(files), index=content, made_of=made_of, parts=tuple(parts))
 
 
 def plan_whole(whole: index.Checkpoint, options: sharding.Options) -> SplitFiles:
