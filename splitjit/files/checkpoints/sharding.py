@@ -129,8 +129,7 @@ def _plan_file(
     files: list[TensorFile], targets: tuple[Path, ...], tensors: Plans, blank: Record | None
 ) -> FilePlan:
     """Plan the parts of a file, or of .safetensors files whose parts have the same names."""
-    plans = [plan for file in files for plan in tensors[file]]
-    plans = [replace(one, count=len(targets)) if one.axis is None else one for one in plans]
+    plans = [replace(plan, count=len(targets)) for file in files for plan in tensors[file]]
     choices = {plan.name: plan.choice for plan in plans}
     left_out = tuple([name for file in files for name in file.tensors if name not in choices])
     _check_merged(plans)
