@@ -143,7 +143,7 @@ def _fault(weight: TensorPlan, other: TensorPlan, output: int, suffix: str) -> s
     axis = None
     if _TABLE.search(suffix):
         return None if other.axis is None else f"is {_how(other)}, but each part needs it whole"
-    if weight.axis is not None and _follows(weight, other, output):
+    if _follows(weight, other, output):
         axis = weight.axis if len(other.shape) > 1 else 0
     if other.axis != axis:
         return f"is {_how(other)}, but {_general(weight.name)} is {_how(weight)}"
@@ -191,11 +191,10 @@ def _follows(weight: TensorPlan, other: TensorPlan, output: int) -> bool:
     A 1-D tensor has the axis of the weight that is as long; if both axes or neither are,
     the axis of the output features. ``g_idx`` gives the group of each input feature.
     """
-    assert weight.axis is not None
+    if weight.axis is None or other.shape in ((), (1,)):
+        return False
     if len(other.shape) > 1:
         return weight.axis < len(other.shape) and other.shape[weight.axis] > 1
-    if other.shape in ((), (1,)):
-        return False
     if other.name.endswith("g_idx"):
         return weight.axis != output
     if weight.shape[output] == other.shape[0] or other.shape[0] not in weight.shape:
