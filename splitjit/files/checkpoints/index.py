@@ -239,9 +239,8 @@ def is_file_name(name: object, suffix: str = "") -> bool:
 def _check_files(path: Path, weights: dict[str, str], files: Sequence[TensorFile]) -> None:
     """Check that each file holds exactly the tensors that the index says."""
     for file in files:
-        held = {*file.tensors}
         listed = {tensor for tensor, name in weights.items() if name == file.path.name}
-        for tensor in sorted(held ^ listed):
+        for tensor in sorted(listed ^ file.tensors.keys()):
             what = "lacks this tensor" if tensor in listed else "holds it, unlike the index"
             raise SplitError("files", f"{path}: {shorten(tensor)}", f"{file.path.name} {what}")
 
