@@ -227,8 +227,7 @@ def follow(
     known = layouts(config, weight, choice.axis) if choice.axis < 2 else {}
     module = weight.removesuffix("weight")
     suffixes = {name: name.removeprefix(module) for name in names}
-    unknown = [name for name, suffix in suffixes.items() if suffix not in known]
-    if needed := [name for name in unknown if name not in single]:
+    if needed := [name for name in names if suffixes[name] not in known and name not in single]:
         rest = f"splitjit does not know this tensor of {named(config)}; give patterns for "
         rest += f"{', '.join(map(suffixes.__getitem__, needed))} of {module.removesuffix('.')}"
         raise SplitError("files", needed[0], rest)
