@@ -15,7 +15,6 @@ from splitjit._plan.rules import CHUNK, Rule
 from splitjit.errors import SplitError, pairs
 from splitjit.files import patterns, staging
 from splitjit.files.checkpoints import index, joining, record, sharding, siblings
-from splitjit.files.checkpoints.index import Paths
 from splitjit.files.checkpoints.sharding import Options
 from splitjit.files.file_plan import Chooser, FilePlan, SplitFiles, TensorPlan
 from splitjit.files.formats.base import Tensor, TensorFile
@@ -34,7 +33,7 @@ def _refusing_as(operator: str) -> Iterator[None]:
 
 
 @_refusing_as("split")
-def plan_split(paths: Paths, rule: Rule, options: Options) -> SplitFiles:
+def plan_split(paths: index.Paths, rule: Rule, options: Options) -> SplitFiles:
     """Plan the split of files. This does not check whether the parts exist."""
     checkpoints = [index.read(path) for path in index.as_paths(paths)]
     named = [one for one in checkpoints if any([*file.tensors] != [""] for file in one.files)]
@@ -56,18 +55,18 @@ def plan_split(paths: Paths, rule: Rule, options: Options) -> SplitFiles:
     if models and options.out is None and not options.ranks:
         rest = "the parts would lie among the files of the checkpoint: give \0out=\0"
         raise SplitError("split", str(models[0].path), rest)
-    return replace(planned, notes=(*notes, *planned.notes))
+    return replace(planned, notes=tuple(notes))
 
 
 @_refusing_as("join")
-def plan_join(paths: Paths, options: Options) -> SplitFiles:
+def plan_join(paths: index.Paths, options: Options) -> SplitFiles:
     """Plan the join of parts. This does not check whether the joined files exist."""
     whole, notes = _read_whole(paths, options)
     return replace(joining.plan_whole(whole, options), notes=notes, operator="join")
 
 
 @_refusing_as("reshard")
-def plan_reshard(paths: Paths, rule: Rule, options: Options) -> SplitFiles:
+def plan_reshard(paths: index.Paths, rule: Rule, options: Options) -> SplitFiles:
     """Plan to split parts again. This does not check whether the new parts exist."""
     whole, notes = _read_whole(paths, options)
     layout = options.layout or ("ranks" if whole.parts[0].is_folder else "files")
@@ -76,7 +75,7 @@ def plan_reshard(paths: Paths, rule: Rule, options: Options) -> SplitFiles:
     return replace(planned, notes=notes, operator="reshard")
 
 
-def _read_whole(paths: Paths, options: Options) -> tuple[index.Checkpoint, tuple[str, ...]]:
+def _read_whole(paths: index.Paths, options: Options) -> tuple[index.Checkpoint, tuple[str, ...]]:
     """Return the checkpoint that parts make up, and what the user should know about it."""
     parts = index.read_parts(paths)
     folder = parts[0].folder
@@ -235,7 +234,7 @@ def _file(file: FilePlan) -> dict[str, Any]:
     }
 
 
-def describe_files(paths: Paths) -> dict[str, Any]:
+def describe_files(paths: index.Paths) -> dict[str, Any]:
     """Describe files, indexes and folders, and the split that they are parts of.
 
     Returns
