@@ -234,7 +234,7 @@ def follow(
     found = {name: one for name, suffix in suffixes.items() if (one := known.get(suffix))}
     unit = math.lcm(*filter(None, choice.heads), *[one.per.numerator for one in found.values()])
     whys = list(dict.fromkeys(one.why for one in found.values() if one.why))
-    side = ("output", "input")[choice.axis]
+    side = "output" if choice.axis == 0 else "input"
     if choice.head:
         whys.append(f"heads of {choice.head}")
     block = f"blocks of {unit} {side} features ({', '.join(whys)})"
