@@ -552,7 +552,9 @@ def test_a_flat_folder_of_parts(x, cli):
     assert cli("info o").out.count("1 tensor, 24 bytes") == 4 == len(x)
     cli("join o --axis=0 --out=j.npy --quiet")
     np.testing.assert_array_equal(np.load("j.npy"), x)
-    os.remove("o/x.1.npy")
+    os.rename("o/x.1.npy", "o/x.00.npy")
+    assert "with the same number" in cli("join o --axis=0 --out=k.npy", status=2).err
+    os.remove("o/x.00.npy")
     refused = cli("join o --axis=0 --out=k.npy", status=2).err
     assert "it holds parts of one file, but not x.1.npy" in refused
     np.save("o/y.0.npy", x)

@@ -25,7 +25,7 @@ SUFFIX = ".safetensors.index.json"
 NAME = f"model{SUFFIX}"
 """The name of an index that splitjit writes for files that have no index."""
 
-_SINGLE = NAME.removesuffix(".index.json")
+SINGLE = NAME.removesuffix(".index.json")
 """The name of the only file of a checkpoint without an index."""
 
 MANIFEST = "splitjit.json"
@@ -88,22 +88,26 @@ def read(path: Path) -> Checkpoint:
     found = _main_files(path) if path.is_dir() else [path]
     if len(found) != 1:
         held = ", ".join([one.name for one in found[:3]]) or "no index"
-        rule = f"a folder must hold {NAME} or {_SINGLE}; this one holds {held}"
+        rule = f"a folder must hold {NAME} or {SINGLE}; this one holds {held}"
         raise SplitError("files", str(path), rule, hint="or name the files")
     (main,) = found
+    manifest = path / MANIFEST
+    listed = parse_manifest(manifest)["files"] if manifest.exists() else {}
+    content, names = None, [] if main == manifest else [main.name]
     if main.name.endswith(SUFFIX):
         content = _parse(main)
         names = sorted({*content["weight_map"].values()})
-        files = tuple([formats.read(main.parent / name) for name in names])
-        _check_files(main, content["weight_map"], files)
-        return Checkpoint(path, files, content, main.name)
-    listed = parse_manifest(main)["files"] if main == path / MANIFEST else [main.name]
-    return Checkpoint(path, tuple([formats.read(main.with_name(name)) for name in listed]))
+    # A manifest lists files that an index cannot name, too.
+    files = tuple([formats.read(main.with_name(name)) for name in dict.fromkeys([*names, *listed])])
+    if content is None:
+        return Checkpoint(path, files)
+    _check_files(main, content["weight_map"], files[: len(names)])
+    return Checkpoint(path, files, content, main.name)
 
 
 def _main_files(folder: Path) -> list[Path]:
     """Return the files that may say what a folder holds, of the first kind that it has."""
-    kinds = (NAME, f"*{SUFFIX}", _SINGLE, MANIFEST)
+    kinds = (NAME, f"*{SUFFIX}", SINGLE, MANIFEST)
     return next((found for kind in kinds if (found := sorted(folder.glob(kind)))), [])
 
 
@@ -145,6 +149,8 @@ def _parts_of_a_file(folder: Path) -> list[Path]:
     if len({(name[1], name[3]) for name in names}) != 1:
         return []
     parts = {int(name[2]): folder / name[0] for name in names}
+    if len(parts) != len(names):
+        raise SplitError("files", str(folder), "it holds parts of one file with the same number")
     for number in range(max(parts)):
         if number not in parts:
             name = f"{names[0][1]}.{number}{names[0][3]}"

@@ -64,9 +64,9 @@ def read_whole(given: Sequence[index.Checkpoint], choose: Chooser, said: bool) -
         joined.metadata = _metadata(joined.inputs, records)
         files.append(joined)
     made_of = next((own.checkpoint for own in records.values()), None)
-    contents = [(file.path.name, [*file.tensors.values()]) for file in files]
-    needs_index = first.is_folder and files[0].suffix == ".safetensors"
-    needs_index &= [name for name, _ in contents] != ["model.safetensors"]
+    indexed = [file for file in files if file.suffix == ".safetensors"]
+    contents = [(file.path.name, [*file.tensors.values()]) for file in indexed]
+    needs_index = first.is_folder and [name for name, _ in contents] not in ([], [index.SINGLE])
     content = index.make(first.index, contents) if needs_index else None
     return replace(first, files=tuple(files), index=content, made_of=made_of, parts=tuple(parts))
 
