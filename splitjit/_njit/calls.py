@@ -4,8 +4,6 @@ It is written in LLVM instructions, because compiling the same in Python takes N
 long.
 """
 
-from __future__ import annotations
-
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils

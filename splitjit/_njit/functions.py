@@ -5,8 +5,6 @@ the table by name, and each process fills its own table before such code can run
 compiles a call of `split`, or loads code with such a call from its cache.
 """
 
-from __future__ import annotations
-
 import ctypes
 import functools
 import hashlib

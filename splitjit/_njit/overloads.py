@@ -6,8 +6,6 @@ function that has a ``raise``. One raise statement serves all faults of a rule, 
 faster.
 """
 
-from __future__ import annotations
-
 import sys
 import types as python
 from collections.abc import Callable

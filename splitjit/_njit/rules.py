@@ -6,8 +6,6 @@ At compile time, wrong types are refused with a `SplitTypeError`. Numba buries t
 `TypingError` under a list of candidates, but passes on errors of other classes.
 """
 
-from __future__ import annotations
-
 from numba import types
 from numba.core.errors import TypingError
 

@@ -5,8 +5,6 @@ libraries share (``__index__``, ``tolist``), so no library is imported. Methods 
 classes may raise anything; the functions here turn that into a refusal.
 """
 
-from __future__ import annotations
-
 import contextlib
 import inspect
 import operator

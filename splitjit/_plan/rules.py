@@ -17,8 +17,6 @@ rule                      value                    function
 ========================  =======================  ===============================
 """
 
-from __future__ import annotations
-
 from collections.abc import MutableSequence, Sequence
 
 from splitjit.errors import param

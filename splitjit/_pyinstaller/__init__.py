@@ -1,7 +1,5 @@
 """What PyInstaller needs to know, found by its entry point ``pyinstaller40``."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 

@@ -6,8 +6,6 @@
   packages only if its own code imports them.
 """
 
-from __future__ import annotations
-
 from PyInstaller.utils.hooks import collect_submodules, copy_metadata
 
 datas = copy_metadata("splitjit")
