@@ -61,7 +61,6 @@ _KINDS_OF_INDICES = "must be a sequence of integers or a 1-D integer array"
 
 # ---- how many parts fit in memory -----------------------------------------------------------
 
-_MANY_PARTS = 10**6
 _BYTES_PER_PART = 208  # measured size of the tuples, integers and slices of a plan
 
 
@@ -79,11 +78,7 @@ def _memory() -> int:
         return 0
 
 
-def _limit_on_parts() -> int:
-    return max(_MANY_PARTS, _memory() // 2 // _BYTES_PER_PART)
-
-
-MOST_IN_MEMORY = _limit_on_parts()
+MOST_IN_MEMORY = max(10**6, _memory() // 2 // _BYTES_PER_PART)
 """The most parts allowed: enough to fill half of memory, but at least a million.
 
 Beyond that, the system could kill the process.

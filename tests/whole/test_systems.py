@@ -48,15 +48,13 @@ class Kernel32:
         return self.reports
 
 
-@pytest.mark.parametrize(
-    ("reports", "limit"), [(True, (4 << 30) // arguments._BYTES_PER_PART), (False, 10**6)]
-)
-def test_the_number_of_parts_has_a_limit_on_windows(reports, limit, monkeypatch):
+@pytest.mark.parametrize(("reports", "memory"), [(True, 8 << 30), (False, 0)])
+def test_memory_is_read_on_windows(reports, memory, monkeypatch):
     monkeypatch.delattr(os, "sysconf")
     monkeypatch.setattr(sys, "platform", "win32")
     windll = types.SimpleNamespace(kernel32=Kernel32(reports))
     monkeypatch.setattr(ctypes, "windll", windll, raising=False)
-    assert arguments._limit_on_parts() == limit
+    assert arguments._memory() == memory
 
 
 needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="simulates others on Linux only")
