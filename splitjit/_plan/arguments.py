@@ -238,12 +238,11 @@ def normalize_axis(axis: SupportsIndex, shape: Sequence[object]) -> int:
     rank = len(shape)
     if type(axis) is int and 0 <= axis < rank:
         return axis
-    index = integer("axis", axis)
-    if rank == 0:
-        raise SplitError.of(pairs(axis=axis, shape=shape), "rank 0 has no axis to split")
-    index, fault = rules.wrap_axis(index, rank)
+    index, fault = rules.wrap_axis(integer("axis", axis), rank)
     if fault:
         rule = rules.AXIS_FAULT.format(axis, rank, rank - 1)
+        if rank == 0:
+            rule = "rank 0 has no axis to split"
         raise SplitError.of(pairs(axis=axis, shape=shape), rule)
     return index
 
