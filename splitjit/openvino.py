@@ -179,8 +179,7 @@ class VariadicSplit:
         SplitError
             If an input breaks a rule of the operator.
         """
-        x, index = adapt(data), _axis(axis, 0, 1)
-        return run(x, by_rule(index, (LENGTHS, _lengths(split_lengths))))
+        return run(adapt(data), by_rule(_axis(axis, 0, 1), (LENGTHS, _lengths(split_lengths))))
 
     def infer_shapes(
         self, input_shape: _Shape, axis: _Axis, split_lengths: Lengths | Unknown
@@ -228,9 +227,7 @@ class VariadicSplit:
         >>> splitjit.openvino.VariadicSplit().infer_shapes(["N", 5], 0, Unknown())
         [(None, 5), Ellipsis]
         """
-        lengths: Any = split_lengths
-        if type(lengths) is not Unknown:
-            lengths = _lengths(lengths)
+        lengths: Any = split_lengths if type(split_lengths) is Unknown else _lengths(split_lengths)
         return operators.infer_shapes(input_shape, _axis(axis, 0, 1), (LENGTHS, lengths))
 
 
