@@ -170,11 +170,10 @@ def array_input(name: str, value: Any, types: Set[str], ranks: Collection[int]) 
     try:
         # torch.compile cannot trace the dtype of an array.
         array = value if is_tensor(value) and is_compiling() else as_array(value)
-    except SplitTypeError:
-        pass
-    else:
         if tensor_type(array.dtype) in types and array.ndim in ranks:
             return array.tolist()
+    except SplitTypeError:
+        pass
     raise SplitTypeError.of(pairs(**{name: value}), _rule_of_input(types, ranks))
 
 
