@@ -305,10 +305,9 @@ def stack(tensors: Any, dim: int = 0, *, out: Any = None) -> Any:
 
 def _joined(name: str, tensors: Any, dim: Any, out: Any) -> Any:
     """Join tensors by splitjit if it takes them, and otherwise by torch."""
-    given = [*tensors] if type(tensors) in (list, tuple) else []
-    if given and all(map(is_tensor, given)) and not is_compiling():
+    if type(tensors) in (list, tuple) and all(map(is_tensor, tensors)) and not is_compiling():
         with contextlib.suppress(SplitError):
-            return (joins.stack if name == "stack" else joins.join)(given, dim, out=out)
+            return (joins.stack if name == "stack" else joins.join)(tensors, dim, out=out)
     return _ORIGINALS[name](tensors, dim, out=out)
 
 
