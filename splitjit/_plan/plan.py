@@ -199,10 +199,9 @@ def sizes_of(shape: Shape, axis: int, rule: Rule, most: int) -> Shape:
         count, fault = rules.count_parts(kind, value, length)
     if fault:
         numbers = [shorten(n) for n in (number, length, count)]
-        text, hint = rules.FAULTS[kind][fault], _hint(shape, axis, rule, fault, number)
-        raise SplitError.of(
-            values_of_rule(shape, axis, rule), text.format(*numbers), hint.format(*numbers)
-        )
+        texts = rules.FAULTS[kind][fault], _hint(shape, axis, rule, fault, number)
+        filled = [text.format(*numbers) for text in texts]
+        raise SplitError.of(values_of_rule(shape, axis, rule), *filled)
     if count > most:
         received, lack = values_of_rule(shape, axis, rule), "not enough memory for the plan"
         raise MemoryError(str(SplitError.of(received, lack)))
