@@ -118,9 +118,8 @@ def faults(kind, unsigned=False):
     """Return the texts of a rule's faults, one per line; see `SplitError`."""
     of_many = {rules.LENGTHS: "split of {2} lengths", rules.INDICES: "indices of {2} parts"}
     received = of_many.get(kind, f"{rules.PARAMETERS[kind]}={{0}}")
-    of_rule = [""] * (OUTS_FAULT - RULE_FAULT - 1)
-    for fault, text in rules.FAULTS[kind].items():
-        of_rule[fault - 1] = f"{received}, axis length {{1}}: {text}"
+    texts = [rules.FAULTS[kind].get(fault, "") for fault in range(1, OUTS_FAULT - RULE_FAULT)]
+    of_rule = [f"{received}, axis length {{1}}: {text}" for text in texts]
     if unsigned:
         number = "{unsigned}"
         of_rule = [text.replace("{0}", number).replace("{2}", number) for text in of_rule]
