@@ -3,8 +3,6 @@
 A plan holds Python integers only. `splitjit.SplitPlan` adds the public methods.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 from collections.abc import Hashable, Iterator
@@ -48,17 +46,12 @@ def indices_of(axis: int, sizes: Shape) -> list[Index]:
     return [(*whole, slice(start, start := start + size)) for size in sizes]
 
 
-def shape_of_part(plan: Plan, size: int) -> Shape:
-    """Return the shape of a part of a plan, given its length."""
-    return (*plan.shape[: plan.axis], size, *plan.shape[plan.axis + 1 :])
-
-
 # The attributes that a plan derives when they are first read.
 _OFFSETS: Any = functools.cached_property(
     lambda plan: tuple(itertools.accumulate(plan.sizes[:-1], initial=0))[: len(plan)]
 )
 _OUTPUT_SHAPES: Any = functools.cached_property(
-    lambda plan: tuple([shape_of_part(plan, size) for size in plan.sizes])
+    lambda plan: tuple([plan._shape_of_part(size) for size in plan.sizes])
 )
 _SLICES: Any = functools.cached_property(lambda plan: tuple(indices_of(plan.axis, plan.sizes)))
 
@@ -116,7 +109,7 @@ class Plan:
         return zip(self.offsets, self.sizes, strict=True)
 
     def __repr__(self) -> str:
-        shapes = tuple([shape_of_part(self, size) for size in self.sizes[:_SHOWN]])
+        shapes = tuple([self._shape_of_part(size) for size in self.sizes[:_SHOWN]])
         values = describe(shape=self.shape, axis=self.axis, sizes=self.sizes, output_shapes=shapes)
         return f"SplitPlan({values})"
 
@@ -137,6 +130,10 @@ class Plan:
             sizes += label.center(width) + "|"
             below += start.ljust(width + 1)
         return "\n".join([title, border, sizes, border, below + shorten(length)])
+
+    def _shape_of_part(self, size: int) -> Shape:
+        """Return the shape of a part, given its length."""
+        return (*self.shape[: self.axis], size, *self.shape[self.axis + 1 :])
 
     def _keep(self, key: Hashable, how: object) -> None:
         """Keep how arrays are copied for later calls: of a few dtypes and strides.
