@@ -84,12 +84,8 @@ def carries_meaning(kind: type) -> bool:
     >>> carries_meaning(type("Quantity", (np.ndarray,), {"__array_finalize__": print}))
     True
     """
-    for base in kind.__mro__:
-        if str(base.__module__).partition(".")[0] == "numpy":
-            continue
-        if any(vars(base).get(hook) is not None for hook in _HOOKS):
-            return True
-    return False
+    foreign = [base for base in kind.__mro__ if str(base.__module__).partition(".")[0] != "numpy"]
+    return any(vars(base).get(hook) is not None for base in foreign for hook in _HOOKS)
 
 
 def _holds_objects(kind: type) -> bool:
