@@ -33,8 +33,6 @@ class Lazy(Input):
     Its tasks call `copy_piece`, which splits a chunk.
     """
 
-    __slots__ = ("_copy_piece",)
-
     library = "Dask"
 
     def __init__(self, x: Any, copy_piece: Callable[..., Any]) -> None:
