@@ -94,10 +94,9 @@ class _Team:
             self.limits_until = now + _LIMITS_FOR
             self.threads = allowed(now)
             self.word(AT.allowed).value = 0 if ON_NUMBA else self.threads - 1
-        if NUMBA_THREADS in sys.modules and not self.word(AT.numba).value:
-            count = getattr(sys.modules[NUMBA_THREADS], "_get_num_threads", None)
-            if count is not None:
-                self.word(AT.numba).value = ctypes.cast(count, ctypes.c_void_p).value or 0
+        count = getattr(sys.modules.get(NUMBA_THREADS), "_get_num_threads", None)
+        if count is not None and not self.word(AT.numba).value:
+            self.word(AT.numba).value = ctypes.cast(count, ctypes.c_void_p).value or 0
 
     def word(self, index: int) -> ctypes.c_int64:
         """Return a word of the record."""
