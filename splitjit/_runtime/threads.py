@@ -262,8 +262,11 @@ def quota(root: str = "/") -> float | None:
         groups = itertools.accumulate(path.split("/"), os.path.join)
         for folder in itertools.product(mounts, groups):
             texts = [_read(os.path.join(mount, *folder, name)) for name in names]
-            quotas.append(_ratio(" ".join(texts)))
-    return min(filter(None, quotas), default=None)
+            with contextlib.suppress(ValueError):  # "max", or not two numbers
+                granted, period = map(int, " ".join(texts).split())
+                if granted > 0 and period > 0:
+                    quotas.append(granted / period)
+    return min(quotas, default=None)
 
 
 def _read(path: str) -> str:
@@ -272,14 +275,6 @@ def _read(path: str) -> str:
             return file.read(1 << 16)
     except (OSError, ValueError):  # ValueError: a null character in the path
         return ""
-
-
-def _ratio(text: str) -> float | None:
-    try:
-        quota, period = map(int, text.split())
-    except ValueError:  # "max", or not two numbers
-        return None
-    return quota / period if quota > 0 and period > 0 else None
 
 
 # ---- cache -------------------------------------------------------------------------------
