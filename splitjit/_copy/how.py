@@ -22,15 +22,17 @@ from typing import Any
 
 import numpy as np
 
+from splitjit._abi import structs
 from splitjit._abi.calls import ALIGNMENT, HEADER, WORD, Expected, LayoutRequest, call, most_words
 from splitjit._abi.kernels import JOIN_LOOPS, LOOPS
-from splitjit._abi.structs import C_CONTIGUOUS, WRITEABLE
+from splitjit._abi.structs import C_CONTIGUOUS, WORKS_WITH, WRITEABLE
 from splitjit._abi.thresholds import THRESHOLDS
 from splitjit._copy import buffers, slices
 from splitjit._copy.buffers import address_of, words_of
 from splitjit._plan.plan import MOST_PARTS, Plan
 from splitjit._runtime import threads
-from splitjit._runtime.loading import LOADER, NATIVE, can_read_arrays, never_compiles
+from splitjit._runtime.events import warn
+from splitjit._runtime.loading import LOADER, NATIVE, never_compiles
 
 _WORD = ctypes.c_int64
 
@@ -104,9 +106,15 @@ def lay_out(
 def shared_fields() -> Expected | None:
     """Return a record with the fields that all records share, and lend blocks from now on.
 
-    None if builtin functions cannot read arrays here. The core is loaded.
+    None if builtin functions cannot read and make arrays here; then the log says so. The core is
+    loaded.
     """
-    return buffers.POOL.load() if can_read_arrays() else None
+    if structs.READS_ARRAYS:
+        return buffers.POOL.load()
+    python = f"{sys.implementation.name} {sys.version.split()[0]}"
+    message = "compiled code cannot read arrays of %s and NumPy %s, so small splits take longer. %s"
+    warn(message, python, np.__version__, WORKS_WITH)
+    return None
 
 
 def _record(

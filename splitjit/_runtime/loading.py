@@ -25,9 +25,6 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
-
-from splitjit._abi import structs
 from splitjit._abi.calls import function_of, keep_forever
 from splitjit._abi.kernels import BUILTINS, KERNELS, LOOPS
 from splitjit._abi.structs import WORKS_WITH
@@ -222,16 +219,6 @@ def _may_pass(error: BaseException | None) -> bool:
     while error is not None and not isinstance(error, _PASSING):  # Numba wraps what happens in it
         error = error.__cause__ or error.__context__
     return error is not None
-
-
-def can_read_arrays() -> bool:
-    """Return whether compiled code may read and make arrays; if not, the log says so."""
-    if structs.READS_ARRAYS:
-        return True
-    python = f"{sys.implementation.name} {sys.version.split()[0]}"
-    message = "compiled code cannot read arrays of %s and NumPy %s, so small splits take longer. %s"
-    warn(message, python, np.__version__, WORKS_WITH)
-    return False
 
 
 def never_compiles() -> bool:
