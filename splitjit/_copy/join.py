@@ -216,13 +216,12 @@ def _wholes(
             check_array(OUT, whole, plan.shape, each[0].dtype, _says(plan))
     except SplitError as error:
         raise _of_out(error) from None
-    wholes: list[Any] = [Input(whole).array for whole in given]
     for i, part in enumerate([part for each in sources for part in each]):
-        for whole in wholes:
+        for whole in given:
             if share_memory(whole, part):
                 received = f"{OUT} and parts[{i % len(sources[0])}]"
                 raise SplitError.of(received, "must not share memory")
-    return wholes
+    return given
 
 
 def _of_out(error: SplitError) -> SplitError:
