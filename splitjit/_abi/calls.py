@@ -4,8 +4,6 @@ Each field of a record is one machine integer. Compiled code reads the words in 
 another. Numbers are bytes unless a comment says otherwise.
 """
 
-from __future__ import annotations
-
 import ctypes
 from collections import namedtuple
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The kernels by name, the sizes in bytes for which they have code, and the processor."""
 
-from __future__ import annotations
-
 import os
 
 LINE = 64

@@ -11,8 +11,6 @@ or its table without changing the table's version, because extension modules com
 NumPy 2 read both.
 """
 
-from __future__ import annotations
-
 import ctypes
 import importlib
 import sys

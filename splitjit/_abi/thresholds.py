@@ -3,8 +3,6 @@
 Times were measured on two cores of an AMD EPYC in November 2026, unless a line says otherwise.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 LARGE = 1 << 19

@@ -5,8 +5,6 @@ the copy. So a large block returns to a pool when its last part is freed, and a
 later call reuses it. Users' compiled code shares the pool.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import math

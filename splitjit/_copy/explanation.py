@@ -1,7 +1,5 @@
 """How a split would run now, and why: the decision of `run` in words, without copying anything."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 from time import perf_counter
 from typing import Any

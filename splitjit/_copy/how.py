@@ -9,8 +9,6 @@ Making objects may start the garbage collector, and a finalizer may drop the `Ho
 of each builtin function is its record, which owns everything that compiled code reads.
 """
 
-from __future__ import annotations
-
 import ctypes
 import functools
 import sys

@@ -4,8 +4,6 @@ A join is a split of the whole, read backwards. Its plan, its layout and the che
 those of the split; the loops copy the other way, see `splitjit._kernels.loops.join`.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Sequence
 from typing import Any, SupportsIndex

@@ -13,8 +13,6 @@ chunk 1 itself becomes a chunk of `b`. Chunks are never merged, and nothing is c
 before the parts are.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any

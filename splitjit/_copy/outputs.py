@@ -1,7 +1,5 @@
 """Check the arrays that parts are written to, and find arrays that share memory."""
 
-from __future__ import annotations
-
 import ctypes
 from typing import Any
 

@@ -14,8 +14,6 @@ keeps a `How` for each dtype and strides, so later calls for plain arrays need a
 no decision.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar

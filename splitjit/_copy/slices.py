@@ -5,8 +5,6 @@ arrays of any size if no kernel can be loaded. NumPy assigns strings and other P
 because references must be counted; Numba compiles the loop over the parts.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 import sys

@@ -12,8 +12,6 @@ class          adapts                                   parts
 Labelled and lazy objects are refused.
 """
 
-from __future__ import annotations
-
 import sys
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Turn input into ndarrays, unless meaning would be lost, and into dtypes."""
 
-from __future__ import annotations
-
 import sys
 from array import array as numbers
 from collections.abc import Iterable, Sequence

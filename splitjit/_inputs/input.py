@@ -1,7 +1,5 @@
 """The interface to an object to split, and masked arrays as a small case."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple, SupportsIndex
 

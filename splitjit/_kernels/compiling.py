@@ -6,8 +6,6 @@ only holds LLVM code. `object_code` links a kernel's libraries, then optimizes a
 once. The object exports C functions, which do not need Numba; see `splitjit._runtime.loading`.
 """
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import functools

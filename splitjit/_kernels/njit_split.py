@@ -5,8 +5,6 @@ words in memory. So users' code stays small, whatever the rule, rank and dtype. 
 results, and each refusal its values, back to the `Call`.
 """
 
-from __future__ import annotations
-
 from splitjit._abi.calls import (
     AT,
     CALL,

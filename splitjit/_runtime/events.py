@@ -1,7 +1,5 @@
 """Rare events, logged to ``splitjit``."""
 
-from __future__ import annotations
-
 import sys
 import warnings
 

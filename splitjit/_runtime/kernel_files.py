@@ -7,8 +7,6 @@ SHA-256 covers the file's name and the object. So code that is damaged, or made 
 or processor, never runs, even if somebody renames files.
 """
 
-from __future__ import annotations
-
 # All imports of this module are here: if another thread is importing a module at a fork, the child
 # waits forever for that import.
 import contextlib

@@ -11,8 +11,6 @@ A forked child does not inherit the other threads of its parent. If one of them 
 llvmlite at the fork, or was inside of it, its lock stays taken forever: the child loads no kernels.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import functools

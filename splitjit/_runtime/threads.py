@@ -7,8 +7,6 @@ callers and helpers share, and writes to it the limits that only Python can read
 With ``SPLITJIT_THREADS=numba``, Numba's threads run the same loops instead.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import functools

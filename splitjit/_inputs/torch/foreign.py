@@ -4,8 +4,6 @@ This way gradients, tangents, batches, shapes without data, devices and exporter
 ``torch.split``. torch.compile traces these functions, so they use only integers and tensors.
 """
 
-from __future__ import annotations
-
 import sys
 import warnings
 from collections.abc import Sequence

@@ -19,8 +19,6 @@ Most of these checks call ``torch._C``: the public functions take longer. If a v
 of torch lacks one, torch makes all parts, which is correct but slower.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import math

@@ -10,8 +10,6 @@ Otherwise torch makes the parts, see `foreign.py`. A tensor exists only if torch
 `sys.modules` has torch.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from typing import Any

@@ -14,8 +14,6 @@ An array is a few words at an address: the address of its first item, its extent
 item is read.
 """
 
-from __future__ import annotations
-
 from splitjit._abi.calls import MOST, WORD, LayoutRequest
 from splitjit._kernels.compiling import jit
 from splitjit._kernels.ir.intrinsics import out_of_line, words_at

@@ -9,8 +9,6 @@ Before its memory, a block has a line with the bytes of the memory, the address 
 the address of the block.
 """
 
-from __future__ import annotations
-
 import sys
 
 from numba import types

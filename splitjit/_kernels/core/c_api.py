@@ -4,8 +4,6 @@ Of Python's, only locks, threads and `take_gil` work without the global interpre
 object is represented by its address, as `id` returns it; 0 means that Python has set an error.
 """
 
-from __future__ import annotations
-
 import sys
 
 from numba import types

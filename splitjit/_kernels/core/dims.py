@@ -5,8 +5,6 @@ source and in every part. Axes that are contiguous on both sides make up the run
 the order of their strides in the first part, so that each part is written from front to back.
 """
 
-from __future__ import annotations
-
 from collections import namedtuple
 
 from splitjit._abi.calls import WORD

@@ -36,8 +36,6 @@ For the transpose loop, the last dim holds the *steps*, and the last but one the
 whose runs are nearest to each other in the source.
 """
 
-from __future__ import annotations
-
 from collections import namedtuple
 
 from splitjit._abi.calls import HEADER, MAX_RANK, MOST, ROW, WORD, LayoutRequest, aligned

@@ -47,8 +47,6 @@ receives no signals. It sleeps on a lock of Python's C API, which needs no GIL. 
 never freed.
 """
 
-from __future__ import annotations
-
 import functools
 
 from numba import njit, prange, types

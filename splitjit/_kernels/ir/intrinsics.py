@@ -3,8 +3,6 @@
 Addresses and byte counts are machine integers.
 """
 
-from __future__ import annotations
-
 import platform
 
 from llvmlite import ir

@@ -1,7 +1,5 @@
 """Read the records of `splitjit._abi` in compiled code: layouts, blocks, what calls pass."""
 
-from __future__ import annotations
-
 from collections import namedtuple
 
 from numba import types

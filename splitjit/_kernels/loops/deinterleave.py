@@ -14,8 +14,6 @@ sizes. The code for each kind and the switch between them are generated from tha
 list.
 """
 
-from __future__ import annotations
-
 from llvmlite import ir
 from numba.core import cgutils
 

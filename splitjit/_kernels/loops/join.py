@@ -5,8 +5,6 @@ and these loops write where that split would read. So here, too, *source* is the
 *targets* are the parts.
 """
 
-from __future__ import annotations
-
 from llvmlite import ir
 from numba.core import cgutils
 

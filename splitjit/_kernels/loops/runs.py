@@ -6,8 +6,6 @@
     target   |-run-|-run-|-run-|                            target_step bytes apart
 """
 
-from __future__ import annotations
-
 from splitjit._abi.kernels import LINE
 from splitjit._kernels.compiling import jit
 from splitjit._kernels.ir.intrinsics import copy_bytes, move_line, out_of_line, stream_line

@@ -12,8 +12,6 @@ begin at cache lines of the parts, and short runs are gathered in a staging buff
 Lines of words of 4 or 8 bytes are gathered in registers instead.
 """
 
-from __future__ import annotations
-
 from llvmlite import ir
 
 from splitjit._abi.calls import Arguments

@@ -6,8 +6,6 @@ lines are shorter than a cache line, and the steps left over after the tiles. Ru
 not adjacent in the source, or too few for a square, are copied one by one.
 """
 
-from __future__ import annotations
-
 import functools
 from collections import namedtuple
 

@@ -22,8 +22,6 @@ loop reads and writes whole cache lines on both sides:
   its lines to their parts.
 """
 
-from __future__ import annotations
-
 from collections import namedtuple
 
 from splitjit._abi.calls import WORD, Arguments
