@@ -45,6 +45,16 @@ def kinds(builder, parts, itemsize):
         yield known[key]
 
 
+def each_line(builder, parts, count, offset, source):
+    """Write a loop over the next `count` cache lines of each part.
+
+    Yield the offset of a line in its part, and the address in the source of the line's first item.
+    """
+    with cgutils.for_range(builder, count) as each:
+        start = builder.mul(each.index, INT64(LINE))
+        yield builder.add(offset, start), builder.add(source, builder.mul(start, parts))
+
+
 @instruction
 def _deinterleave_lines(builder, parts, itemsize, targets, step, offset, source, count, stream):
     """Copy the next `count` cache lines of each part.
@@ -54,10 +64,7 @@ def _deinterleave_lines(builder, parts, itemsize, targets, step, offset, source,
     """
     for kind in kinds(builder, parts, itemsize):
         for past_cache in both_ways(builder, stream):
-            with cgutils.for_range(builder, count) as lines:
-                whole = builder.mul(lines.index, INT64(LINE))
-                start = builder.add(source, builder.mul(whole, parts))
-                line = builder.add(offset, whole)
+            for line, start in each_line(builder, parts, count, offset, source):
                 _write_line(builder, kind, targets, step, line, start, past_cache)
 
 
@@ -78,7 +85,7 @@ def _write_line(builder, kind, targets, step, offset, source, stream):
 
 
 @jit
-def copy_items(call, layout, first, last, move):
+def _copy_items(call, layout, first, last, move):
     """Copy the items [first, last) of every part, one by one; `move` is a `move_runs`."""
     for p in range(layout.count):
         part = part_at(layout, p)
@@ -88,15 +95,38 @@ def copy_items(call, layout, first, last, move):
 
 
 @jit
-def lines_of(task, tasks, head, runs):
-    """Return the range of items that a task copies, as a start and a stop.
+def copy_interleaved(task, tasks, call, layout, head, stream, move_lines, move):
+    """Copy the share of one task: whole cache lines of each part, and the other items one by one.
 
-    Ranges meet at whole cache lines of the parts, so only the two ends of a copy are moved item by
+    The shares of tasks meet at whole cache lines, so only the two ends of a copy are moved item by
     item. When each chunk had such ends, two threads took 43 us for a (480, 640, 3) image, not 33.
+
+    Parameters
+    ----------
+    task, tasks : int
+    call, layout : tuple
+        The arguments of the loop, and the header of their layout record.
+    head : int
+        The number of items of each part before the first whole cache line.
+    stream : int
+        1 if stores of whole cache lines bypass the cache, else 0.
+    move_lines, move : function
+        `_deinterleave_lines` and `move_runs`, or functions like them.
     """
-    first = head + (runs - head) * task // tasks // LINE * LINE
-    last = head + (runs - head) * (task + 1) // tasks // LINE * LINE
-    return first, last if task + 1 < tasks else runs
+    part, lined = part_at(layout, 0), layout.runs - head
+    first = head + lined * task // tasks // LINE * LINE
+    last = head + lined * (task + 1) // tasks // LINE * LINE
+    if task + 1 == tasks:
+        last = layout.runs
+    if head and task == 0:
+        _copy_items(call, layout, 0, head, move)
+    count = (last - first) * part.run // LINE
+    source = call.source + part.source_offset + first * layout.source_strides[0]
+    targets, offset = layout.rows + WORD * ROW.target_offset, call.target + first * part.run
+    move_lines(layout.count, part.run, targets, layout.row, offset, source, count, stream)
+    _copy_items(call, layout, first + count * LINE // part.run, last, move)
+    if stream:
+        fence()
 
 
 @jit
@@ -104,18 +134,7 @@ def deinterleave(task, tasks, arguments):
     """Copy the share of one task; `arguments` is the address of `Arguments`."""
     call = read(Arguments, arguments)
     layout = layout_at(call.layout)
-    part = part_at(layout, 0)
-    skew = -(call.target + part.target_offset) % LINE
-    do_lines_coincide = offset_from_line(call, layout, 0, layout.count) >= 0
-    stream = call.stream if skew % part.run == 0 and do_lines_coincide else 0
-    head = min(skew // part.run, layout.runs) if stream else 0
-    first, last = lines_of(task, tasks, head, layout.runs)
-    if head and task == 0:  # the items before the first cache line are copied one by one
-        copy_items(call, layout, 0, head, move_runs)
-    count = (last - first) * part.run // LINE
-    source = call.source + part.source_offset + first * layout.source_strides[0]
-    targets, offset = layout.rows + WORD * ROW.target_offset, call.target + first * part.run
-    _deinterleave_lines(layout.count, part.run, targets, layout.row, offset, source, count, stream)
-    copy_items(call, layout, first + count * LINE // part.run, last, move_runs)
-    if stream:
-        fence()
+    run, offset = part_at(layout, 0).run, offset_from_line(call, layout, 0, layout.count)
+    stream = call.stream if offset >= 0 and offset % run == 0 else 0
+    head = min(-offset % LINE // run, layout.runs) if stream else 0
+    copy_interleaved(task, tasks, call, layout, head, stream, _deinterleave_lines, move_runs)

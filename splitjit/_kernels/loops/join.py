@@ -6,9 +6,8 @@ and these loops write where that split would read. So here, too, *source* is the
 """
 
 from llvmlite import ir
-from numba.core import cgutils
 
-from splitjit._abi.calls import ROW, WORD, Arguments
+from splitjit._abi.calls import Arguments
 from splitjit._abi.kernels import LINE, PAGE
 from splitjit._kernels.compiling import jit
 from splitjit._kernels.ir.intrinsics import (
@@ -21,7 +20,7 @@ from splitjit._kernels.ir.intrinsics import (
 )
 from splitjit._kernels.ir.llvm import INT64, both_ways, instruction, pointer_to, shuffled, store
 from splitjit._kernels.ir.records import layout_at, part_at, read
-from splitjit._kernels.loops.deinterleave import copy_items, kinds, lines_of
+from splitjit._kernels.loops.deinterleave import copy_interleaved, each_line, kinds
 from splitjit._kernels.loops.plain import LONG, copy_blocks
 from splitjit._kernels.loops.runs import move_runs, move_runs_back, stream_runs
 from splitjit._kernels.loops.tiles import items_mover, joined
@@ -110,10 +109,8 @@ def join_stream(task, tasks, arguments):
 def _interleave_lines(builder, parts, itemsize, targets, step, offset, whole, count, stream):
     """Copy the next `count` cache lines of each part; see `deinterleave.py` for the arguments."""
     for kind in kinds(builder, parts, itemsize):
-        with cgutils.for_range(builder, count) as each:
-            start = builder.mul(each.index, INT64(LINE))
-            to = builder.add(whole, builder.mul(start, parts))
-            _read_line(builder, kind, targets, step, builder.add(offset, start), to, stream)
+        for line, start in each_line(builder, parts, count, offset, whole):
+            _read_line(builder, kind, targets, step, line, start, stream)
 
 
 def _read_line(builder, kind, targets, step, offset, whole, stream):
@@ -159,23 +156,13 @@ def interleave(task, tasks, arguments):
     """Copy the share of one task; `arguments` is the address of `Arguments`."""
     call = read(Arguments, arguments)
     layout = layout_at(call.layout)
-    run, step = part_at(layout, 0).run, layout.source_strides[0]
-    whole = call.source + part_at(layout, 0).source_offset
+    whole, step = call.source + part_at(layout, 0).source_offset, layout.source_strides[0]
     head = 0  # the items before the first cache line of the whole are copied one by one
     while head < LINE and (whole + head * step) % LINE:
         head += 1
     stream = call.stream if head < LINE else 0
     head = min(head, layout.runs) if head < LINE else 0
-    first, last = lines_of(task, tasks, head, layout.runs)
-    if head and task == 0:
-        copy_items(call, layout, 0, head, move_runs_back)
-    count = (last - first) * run // LINE
-    targets, offset = layout.rows + WORD * ROW.target_offset, call.target + first * run
-    to = whole + first * step
-    _interleave_lines(layout.count, run, targets, layout.row, offset, to, count, stream)
-    copy_items(call, layout, first + count * LINE // run, last, move_runs_back)
-    if stream:
-        fence()
+    copy_interleaved(task, tasks, call, layout, head, stream, _interleave_lines, move_runs_back)
 
 
 # ---- transposed parts ------------------------------------------------------------------------
