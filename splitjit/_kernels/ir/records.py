@@ -5,7 +5,7 @@ from collections import namedtuple
 from numba import types
 from numba.extending import intrinsic
 
-from splitjit._abi.calls import HEADER, ROW, WORD, Header, Row
+from splitjit._abi.calls import HEADER, ROW, WORD, Arguments, Header, Row
 from splitjit._kernels.compiling import jit
 from splitjit._kernels.ir.intrinsics import words_at
 from splitjit._kernels.ir.llvm import pointer_to
@@ -48,3 +48,10 @@ def part_at(layout, i):
         row.source_offset, row.target_offset, row.run, row.nbytes,
         words_at(extents), words_at(strides),
     )  # fmt: skip
+
+
+@jit
+def call_at(address):
+    """Read the `Arguments` of a loop, and the header of their layout record."""
+    call = read(Arguments, address)
+    return call, layout_at(call.layout)

@@ -17,7 +17,7 @@ list.
 from llvmlite import ir
 from numba.core import cgutils
 
-from splitjit._abi.calls import ROW, WORD, Arguments
+from splitjit._abi.calls import ROW, WORD
 from splitjit._abi.kernels import INTERLEAVED, LINE
 from splitjit._kernels.compiling import jit
 from splitjit._kernels.ir.intrinsics import fence
@@ -31,7 +31,7 @@ from splitjit._kernels.ir.llvm import (
     store,
     variants,
 )
-from splitjit._kernels.ir.records import layout_at, part_at, read
+from splitjit._kernels.ir.records import call_at, part_at
 from splitjit._kernels.loops.runs import move_runs
 from splitjit._kernels.loops.transpose import offset_from_line
 
@@ -132,8 +132,7 @@ def copy_interleaved(task, tasks, call, layout, head, stream, move_lines, move):
 @jit
 def deinterleave(task, tasks, arguments):
     """Copy the share of one task; `arguments` is the address of `Arguments`."""
-    call = read(Arguments, arguments)
-    layout = layout_at(call.layout)
+    call, layout = call_at(arguments)
     run, offset = part_at(layout, 0).run, offset_from_line(call, layout, 0, layout.count)
     stream = call.stream if offset >= 0 and offset % run == 0 else 0
     head = min(-offset % LINE // run, layout.runs) if stream else 0

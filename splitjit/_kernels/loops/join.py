@@ -7,7 +7,6 @@ and these loops write where that split would read. So here, too, *source* is the
 
 from llvmlite import ir
 
-from splitjit._abi.calls import Arguments
 from splitjit._abi.kernels import LINE, PAGE
 from splitjit._kernels.compiling import jit
 from splitjit._kernels.ir.intrinsics import (
@@ -19,7 +18,7 @@ from splitjit._kernels.ir.intrinsics import (
     stream_line,
 )
 from splitjit._kernels.ir.llvm import INT64, both_ways, instruction, pointer_to, shuffled, store
-from splitjit._kernels.ir.records import layout_at, part_at, read
+from splitjit._kernels.ir.records import call_at, part_at
 from splitjit._kernels.loops.deinterleave import copy_interleaved, each_line, kinds
 from splitjit._kernels.loops.plain import LONG, copy_blocks
 from splitjit._kernels.loops.runs import move_runs, move_runs_back, stream_runs
@@ -86,8 +85,7 @@ def _join_rows(call, layout, row, first, last):
 @jit
 def join_stream(task, tasks, arguments):
     """Copy the share of one task; `arguments` is the address of `Arguments`."""
-    call = read(Arguments, arguments)
-    layout = layout_at(call.layout)
+    call, layout = call_at(arguments)
     row, shortest, are_packed = 0, PAGE, layout.dims == 1 and layout.runs > 0
     for p in range(layout.count):
         part = part_at(layout, p)
@@ -154,8 +152,7 @@ def _read_line(builder, kind, targets, step, offset, whole, stream):
 @jit
 def interleave(task, tasks, arguments):
     """Copy the share of one task; `arguments` is the address of `Arguments`."""
-    call = read(Arguments, arguments)
-    layout = layout_at(call.layout)
+    call, layout = call_at(arguments)
     whole, step = call.source + part_at(layout, 0).source_offset, layout.source_strides[0]
     head = 0  # the items before the first cache line of the whole are copied one by one
     while head < LINE and (whole + head * step) % LINE:

@@ -12,10 +12,11 @@ Rows with long runs are copied one after another. `stream` copies large arrays i
 stores that bypass the cache.
 """
 
-from splitjit._abi.calls import Arguments
+from __future__ import annotations
+
 from splitjit._abi.kernels import BLOCK, LINE, PAGE
 from splitjit._kernels.compiling import jit
-from splitjit._kernels.ir.records import layout_at, part_at, read
+from splitjit._kernels.ir.records import call_at, part_at
 from splitjit._kernels.loops.runs import move_runs
 
 LONG = 1 << 10  # longer runs are worth a call each, and few of their lines are partial
@@ -119,8 +120,7 @@ def copy_long_rows(task, tasks, call, layout, nbytes, move):
 @jit
 def copy_blocks(task, tasks, arguments, move):
     """Copy the share of one task; `move` is `move_runs`, or a function like it."""
-    call = read(Arguments, arguments)
-    layout = layout_at(call.layout)
+    call, layout = call_at(arguments)
     blocks, nbytes = blocks_of(layout, tasks)
     if copy_long_rows(task, tasks, call, layout, nbytes, move):
         return

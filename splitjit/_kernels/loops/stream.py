@@ -14,7 +14,6 @@ Lines of words of 4 or 8 bytes are gathered in registers instead.
 
 from llvmlite import ir
 
-from splitjit._abi.calls import Arguments
 from splitjit._abi.kernels import LINE, PAGE
 from splitjit._kernels.compiling import jit
 from splitjit._kernels.ir.intrinsics import (
@@ -26,7 +25,7 @@ from splitjit._kernels.ir.intrinsics import (
     stream_line,
 )
 from splitjit._kernels.ir.llvm import INT64, instruction, loop, pointer_to, store, variants
-from splitjit._kernels.ir.records import layout_at, part_at, read
+from splitjit._kernels.ir.records import call_at, part_at
 from splitjit._kernels.loops.plain import (
     LONG,
     blocks_of,
@@ -130,8 +129,7 @@ def _gather_range(call, layout, part, stage, ahead, first, last):
 @jit
 def stream(task, tasks, arguments):
     """Copy the share of one task; `arguments` is the address of `Arguments`."""
-    call = read(Arguments, arguments)
-    layout = layout_at(call.layout)
+    call, layout = call_at(arguments)
     stage = reserve(PAGE, PAGE)  # no larger, because the stack of a thread may have only 32 KB
     blocks, nbytes = blocks_of(layout, tasks)
     if copy_long_rows(task, tasks, call, layout, nbytes, stream_runs):

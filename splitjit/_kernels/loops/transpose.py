@@ -28,7 +28,7 @@ from splitjit._abi.calls import WORD, Arguments
 from splitjit._abi.kernels import LINE, PAGE, TILE
 from splitjit._kernels.compiling import jit
 from splitjit._kernels.ir.intrinsics import allocate, fence, out_of_line, release, reserve, words_at
-from splitjit._kernels.ir.records import layout_at, part_at, read
+from splitjit._kernels.ir.records import call_at, part_at, read
 from splitjit._kernels.loops.runs import stream_runs
 from splitjit._kernels.loops.tiles import Piece, write_piece
 
@@ -258,8 +258,7 @@ def copy_bands(task, tasks, arguments, stage, write):
     write : function
         `write_piece`, or a function like it.
     """
-    call = read(Arguments, arguments)
-    layout = layout_at(call.layout)
+    call, layout = call_at(arguments)
     targets = reserve(_TABLES, LINE)
     total = p = 0
     while p < layout.count:
