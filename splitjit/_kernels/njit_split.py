@@ -18,8 +18,6 @@ from splitjit._abi.calls import (
     Functions,
     Header,
     LayoutRequest,
-    aligned,
-    most_words,
 )
 from splitjit._abi.kernels import LINE
 from splitjit._abi.structs import MEM_INFO, NUMBA
@@ -38,7 +36,7 @@ from splitjit._kernels.ir.intrinsics import (
     words_at,
 )
 from splitjit._kernels.ir.intrinsics import call as call_address
-from splitjit._kernels.ir.records import read
+from splitjit._kernels.ir.records import aligned, most_words, read
 from splitjit._plan import rules
 
 _wrap_axis = jit(rules.wrap_axis)
@@ -46,9 +44,6 @@ _count_parts = jit(rules.count_parts)
 _check_lengths = jit(rules.check_lengths)
 _lengths_between = jit(rules.lengths_between)
 _size_of_part = jit(rules.size_of_part)
-_aligned = jit(aligned)
-_most_words = jit(most_words)
-_CALL_WORDS = len(CALL)
 
 
 # ---- the memory of a call --------------------------------------------------------------------
@@ -114,7 +109,7 @@ def measure(address, functions):
             return _refuse(address, RULE_FAULT + fault, value, length, count)
     memory = 0
     if count <= table.most_parts:
-        nbytes = WORD * (count + _most_words(call.rank, count))
+        nbytes = WORD * (count + most_words(call.rank, count))
         memory = allocate(nbytes)
         if not memory:
             call_address(table.clear, (table.blocks,))
@@ -211,7 +206,7 @@ def _write_parts(call, memory, block):
         part[NUMBA.memory], part[NUMBA.parent] = memory, 0
         part[NUMBA.items], part[NUMBA.itemsize] = items, x[NUMBA.itemsize]
         part[NUMBA.data] = block
-        block += _aligned(nbytes)
+        block += aligned(nbytes)
         array += _row_of(rank)
     add_to(memory + WORD * MEM_INFO.references, call.count - 1)
 
@@ -263,7 +258,7 @@ def _check_shapes(address, call):
     if call.number_of_parts != call.count:
         return _refuse(address, OUTS_FAULT, call.number_of_parts, call.count, 0)
     sizes, x, array = words_at(call.memory), words_at(call.x), call.parts
-    shapes, differs = words_at(address + WORD * _CALL_WORDS), False
+    shapes, differs = words_at(address + WORD * len(CALL)), False
     for i in range(call.count):
         for d in range(call.rank):
             extent = sizes[i] if d == call.axis else x[NUMBA.shape + d]

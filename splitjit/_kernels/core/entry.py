@@ -6,7 +6,9 @@ changes an object while they check it. They read arrays and lists directly in me
 words of `Expected`, which keeps everything that they point to alive.
 """
 
-from splitjit._abi.calls import MAX_RANK, ROW, WORD, Arguments, Expected, most_words
+from __future__ import annotations
+
+from splitjit._abi.calls import MAX_RANK, ROW, WORD, Arguments, Expected
 from splitjit._abi.kernels import LINE
 from splitjit._abi.structs import ARRAY, INT_MASK, LIST_ITEMS, LIST_LENGTH, OBJECT_TYPE, NumpyArray
 from splitjit._kernels.compiling import jit
@@ -23,13 +25,11 @@ from splitjit._kernels.ir.intrinsics import (
     words_at,
 )
 from splitjit._kernels.ir.intrinsics import call as call_address
-from splitjit._kernels.ir.records import layout_at, part_at, read
+from splitjit._kernels.ir.records import layout_at, most_words, part_at, read
 
 _SHAPE = WORD * MAX_RANK  # bytes
 _MOST_COMPARED = 512
 """An output is compared with up to this many outputs before it; later ones must be in order."""
-
-_most_words = jit(most_words)
 
 
 @jit
@@ -142,7 +142,7 @@ def into(record, arguments, count):
     if count == 2 and not call.releases_gil:
         done = _into(call, given[0], given[1], call.into)
     elif count == 2:
-        nbytes = WORD * _most_words(call.rank, call.count)
+        nbytes = WORD * most_words(call.rank, call.count)
         layout = allocate(nbytes)  # without the GIL, calls at the same time need one each
         if layout:
             copy_bytes(layout, call.into, nbytes)

@@ -38,13 +38,13 @@ whose runs are nearest to each other in the source.
 
 from collections import namedtuple
 
-from splitjit._abi.calls import HEADER, MAX_RANK, MOST, ROW, WORD, LayoutRequest, aligned
+from splitjit._abi.calls import HEADER, MAX_RANK, MOST, ROW, WORD, LayoutRequest
 from splitjit._abi.kernels import INTERLEAVED, LINE, LOOPS, TILE
 from splitjit._abi.thresholds import LONG_RUN
 from splitjit._kernels.compiling import jit
 from splitjit._kernels.core.dims import RUN_DIM, copy_of, extent_of_dim, merge, target_stride
 from splitjit._kernels.ir.intrinsics import out_of_line, reserve, words_at
-from splitjit._kernels.ir.records import read
+from splitjit._kernels.ir.records import aligned, read
 
 _PLAIN, _STREAM, _DEINTERLEAVE, _TRANSPOSE = range(len(LOOPS))
 
@@ -52,9 +52,6 @@ _SHORT = 1 << 10  # longer runs are read equally fast in any order
 _MANY = 3  # with fewer parts of single items, copying part by part is faster
 
 _ROOM = WORD * (MAX_RANK + 1)
-
-_aligned = jit(aligned)
-
 
 # ---- the loop --------------------------------------------------------------------------------
 
@@ -186,7 +183,7 @@ def _write(copy, dims, columns, width, record):
         if copy.targets:
             fields[ROW.target_offset] = words_at(copy.targets + i * copy.pitch)[0]
         source_offset += copy.sizes[i] * copy.strides[copy.axis]
-        place += _aligned(fields[ROW.nbytes])
+        place += aligned(fields[ROW.nbytes])
         runs = runs_here if parts == 0 or runs == runs_here else 0
         row += WORD * (len(ROW) + 2 * width)
         parts += 1

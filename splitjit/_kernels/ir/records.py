@@ -5,6 +5,7 @@ from collections import namedtuple
 from numba import types
 from numba.extending import intrinsic
 
+from splitjit._abi import calls
 from splitjit._abi.calls import HEADER, ROW, WORD, Arguments, Header, Row
 from splitjit._kernels.compiling import jit
 from splitjit._kernels.ir.intrinsics import words_at
@@ -15,6 +16,8 @@ Layout = namedtuple("Layout", "dims count runs source_strides rows row")
 
 Part = namedtuple("Part", "source_offset target_offset run nbytes extents target_strides")
 """A row of a layout record, with pointers to its extents and strides."""
+
+aligned, most_words = jit(calls.aligned), jit(calls.most_words)
 
 
 @intrinsic
