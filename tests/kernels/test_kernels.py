@@ -32,7 +32,7 @@ LIBC = {"free", "malloc", "memcpy", "memmove", "memset"}
 POSIX = {"clock_gettime", "usleep", "pthread_sigmask", "sigdelset", "sigfillset"}
 LINUX = {
     *POSIX,
-    *("getpid", "sched_getaffinity", "sched_getcpu", "sched_setaffinity"),
+    *("__sched_cpucount", "getpid", "sched_getaffinity", "sched_getcpu", "sched_setaffinity"),
     *("madvise", "mmap", "munmap"),
 }
 """What the kernel `core` calls on Linux."""

@@ -92,6 +92,7 @@ _process = types.ExternalFunction("getpid", types.int32())
 _affinity = types.int32(types.int32, types.intp, types.intp)
 _get_affinity = types.ExternalFunction("sched_getaffinity", _affinity)
 _set_affinity = types.ExternalFunction("sched_setaffinity", _affinity)
+_count_in_mask = types.ExternalFunction("__sched_cpucount", types.int32(types.intp, types.intp))
 
 
 @jit
@@ -142,13 +143,7 @@ def count_cores():
     mask = reserve(_MASK, LINE)
     if _get_affinity(0, _MASK, mask) < 0:
         return MOST
-    cores = 0
-    for i in range(_MASK // WORD):
-        word = words_at(mask)[i]
-        while word:
-            word &= word - 1
-            cores += 1
-    return cores
+    return _count_in_mask(_MASK, mask)  # behind C's macro `CPU_COUNT_S`
 
 
 @jit
