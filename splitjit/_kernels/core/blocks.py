@@ -80,9 +80,7 @@ def _take(record, nbytes):
     """Return kept memory of at least `nbytes` and at most twice that, or 0."""
     for i in range(SLOTS):
         slot = _slot(record, i)
-        if not read_word(slot):
-            continue
-        memory = exchange(slot, 0)
+        memory = exchange(slot, 0) if read_word(slot) else 0
         if memory:
             size = _line_of(memory)[0]
             if nbytes <= size <= 2 * nbytes:
