@@ -196,9 +196,8 @@ def _parts_of(call, memory, block, parts):
     if not parts:
         return 0
     shape = reserve(_SHAPE, WORD)
+    copy_bytes(shape, call.shape, WORD * call.rank)
     extents, sizes = words_at(shape), words_at(call.sizes)
-    for d in range(call.rank):
-        extents[d] = words_at(call.shape)[d]
     layout = layout_at(call.fresh)
     row = layout.rows
     for i in range(call.count):
