@@ -134,16 +134,14 @@ def _order_dims(copy, dims, loop, columns):
     if dims.count == 0 or (dims.count == 1 and loop == _TRANSPOSE):
         columns[0], columns[1] = RUN_DIM, 1
         return dims.count + 1
-    k, lines = 0, _nearest(copy, dims)
-    for dim in range(dims.count, 1, -1):
-        if dim != lines or loop != _TRANSPOSE:
-            columns[k] = dim
-            k += 1
-    if loop == _TRANSPOSE:
-        columns[k] = lines
-        k += 1
-    columns[k] = 1
-    return k + 1
+    for k in range(dims.count):
+        columns[k] = dims.count - k
+    if loop == _TRANSPOSE:  # its lines come last but one
+        lines = _nearest(copy, dims)
+        for k in range(dims.count - lines, dims.count - 2):
+            columns[k] = columns[k + 1]
+        columns[dims.count - 2] = lines
+    return dims.count
 
 
 @jit
