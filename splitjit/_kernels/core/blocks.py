@@ -11,7 +11,7 @@ the address of the block.
 
 import sys
 
-from numba import types
+from numba import int32, intp, types
 
 from splitjit._abi.calls import BLOCKS, SLOTS, WORD, Expected
 from splitjit._abi.kernels import LINE
@@ -31,17 +31,15 @@ from splitjit._kernels.ir.intrinsics import (
 )
 from splitjit._kernels.ir.records import read
 
-_give_back = types.ExternalFunction("give_back", types.intp(types.intp))
+_give_back = types.ExternalFunction("give_back", intp(intp))
 
 _ROOM = 2 * LINE  # for the line before the memory, and to align both
 
 if sys.platform == "linux":
     _READ_AND_WRITE, _PRIVATE_AND_ANONYMOUS, _HUGE_PAGES = 0x3, 0x22, 14
-    _mmap = types.ExternalFunction(
-        "mmap", types.intp(types.intp, types.intp, *[types.int32] * 3, types.intp)
-    )
-    _advise = types.ExternalFunction("madvise", types.int32(types.intp, types.intp, types.int32))
-    _munmap = types.ExternalFunction("munmap", types.int32(types.intp, types.intp))
+    _mmap = types.ExternalFunction("mmap", intp(intp, intp, *[int32] * 3, intp))
+    _advise = types.ExternalFunction("madvise", int32(intp, intp, int32))
+    _munmap = types.ExternalFunction("munmap", int32(intp, intp))
 
     @jit
     def _map(size):

@@ -6,7 +6,7 @@ object is represented by its address, as `id` returns it; 0 means that Python ha
 
 import sys
 
-from numba import types
+from numba import int32, intp, types, uint32, void
 
 from splitjit._abi.calls import MOST, WORD
 from splitjit._abi.kernels import LINE
@@ -14,25 +14,23 @@ from splitjit._abi.structs import ALIGNED, C_CONTIGUOUS, INT_MASK, WRITEABLE
 from splitjit._kernels.compiling import jit
 from splitjit._kernels.ir.intrinsics import call, reserve, words_at
 
-_WORD = types.intp
-
 # Functions of Python's C API. `increment` and `decrement` accept 0 as an object.
-increment = types.ExternalFunction("Py_IncRef", types.void(_WORD))
-decrement = types.ExternalFunction("Py_DecRef", types.void(_WORD))
-new_list = types.ExternalFunction("PyList_New", _WORD(_WORD))
-set_item = types.ExternalFunction("PyList_SetItem", types.int32(_WORD, _WORD, _WORD))
-integer_object = types.ExternalFunction("PyLong_FromSsize_t", _WORD(_WORD))
-as_integer = types.ExternalFunction("PyLong_AsSsize_t", _WORD(_WORD))
-clear_error = types.ExternalFunction("PyErr_Clear", types.void())
-set_error = types.ExternalFunction("PyErr_SetObject", types.void(_WORD, _WORD))
-capsule_of = types.ExternalFunction("PyCapsule_New", _WORD(_WORD, _WORD, _WORD))
-memory_of = types.ExternalFunction("PyCapsule_GetPointer", _WORD(_WORD, _WORD))
-release_gil = types.ExternalFunction("PyEval_SaveThread", _WORD())
-take_gil = types.ExternalFunction("PyEval_RestoreThread", types.void(_WORD))
-new_lock = types.ExternalFunction("PyThread_allocate_lock", _WORD())
-acquire = types.ExternalFunction("PyThread_acquire_lock", types.int32(_WORD, types.int32))
-release = types.ExternalFunction("PyThread_release_lock", types.void(_WORD))
-start_thread = types.ExternalFunction("PyThread_start_new_thread", _WORD(_WORD, _WORD))
+increment = types.ExternalFunction("Py_IncRef", void(intp))
+decrement = types.ExternalFunction("Py_DecRef", void(intp))
+new_list = types.ExternalFunction("PyList_New", intp(intp))
+set_item = types.ExternalFunction("PyList_SetItem", int32(intp, intp, intp))
+integer_object = types.ExternalFunction("PyLong_FromSsize_t", intp(intp))
+as_integer = types.ExternalFunction("PyLong_AsSsize_t", intp(intp))
+clear_error = types.ExternalFunction("PyErr_Clear", void())
+set_error = types.ExternalFunction("PyErr_SetObject", void(intp, intp))
+capsule_of = types.ExternalFunction("PyCapsule_New", intp(intp, intp, intp))
+memory_of = types.ExternalFunction("PyCapsule_GetPointer", intp(intp, intp))
+release_gil = types.ExternalFunction("PyEval_SaveThread", intp())
+take_gil = types.ExternalFunction("PyEval_RestoreThread", void(intp))
+new_lock = types.ExternalFunction("PyThread_allocate_lock", intp())
+acquire = types.ExternalFunction("PyThread_acquire_lock", int32(intp, int32))
+release = types.ExternalFunction("PyThread_release_lock", void(intp))
+start_thread = types.ExternalFunction("PyThread_start_new_thread", intp(intp, intp))
 
 
 @jit
@@ -56,8 +54,8 @@ def new_array(api, dtype, rank, shape, data):
         A new reference, or 0 if NumPy has set an error.
     """
     increment(dtype)  # NumPy steals this reference, even on error
-    flags = types.int32(C_CONTIGUOUS | ALIGNED | WRITEABLE if data else 0)
-    arguments = api.array_type, dtype, types.int32(rank), shape, 0, data, flags, 0
+    flags = int32(C_CONTIGUOUS | ALIGNED | WRITEABLE if data else 0)
+    arguments = api.array_type, dtype, int32(rank), shape, 0, data, flags, 0
     return call(api.new_array, arguments)
 
 
@@ -78,21 +76,18 @@ _FAULTS = (4, 8, 11, 10 if sys.platform == "darwin" else 7)  # SIGILL, SIGFPE, S
 _TIME = 2 * WORD  # bytes of C's `timespec`
 _MASK = 128  # bytes of C's `cpu_set_t` (1024 cores) and `sigset_t`
 
-usleep = types.ExternalFunction("usleep", types.int32(types.uint32))
-_sleep = types.ExternalFunction("Sleep", types.void(types.uint32))
-_file_time = types.ExternalFunction("GetSystemTimePreciseAsFileTime", types.void(types.intp))
-_clock_gettime = types.ExternalFunction("clock_gettime", types.int32(types.int32, types.intp))
-_fill_signals = types.ExternalFunction("sigfillset", types.int32(types.intp))
-_remove_signal = types.ExternalFunction("sigdelset", types.int32(types.intp, types.int32))
-_set_signals = types.ExternalFunction(
-    "pthread_sigmask", types.int32(types.int32, types.intp, types.intp)
-)
-_core = types.ExternalFunction("sched_getcpu", types.int32())
-_process = types.ExternalFunction("getpid", types.int32())
-_affinity = types.int32(types.int32, types.intp, types.intp)
-_get_affinity = types.ExternalFunction("sched_getaffinity", _affinity)
-_set_affinity = types.ExternalFunction("sched_setaffinity", _affinity)
-_count_in_mask = types.ExternalFunction("__sched_cpucount", types.int32(types.intp, types.intp))
+usleep = types.ExternalFunction("usleep", int32(uint32))
+_sleep = types.ExternalFunction("Sleep", void(uint32))
+_file_time = types.ExternalFunction("GetSystemTimePreciseAsFileTime", void(intp))
+_clock_gettime = types.ExternalFunction("clock_gettime", int32(int32, intp))
+_fill_signals = types.ExternalFunction("sigfillset", int32(intp))
+_remove_signal = types.ExternalFunction("sigdelset", int32(intp, int32))
+_set_signals = types.ExternalFunction("pthread_sigmask", int32(int32, intp, intp))
+_core = types.ExternalFunction("sched_getcpu", int32())
+_process = types.ExternalFunction("getpid", int32())
+_get_affinity = types.ExternalFunction("sched_getaffinity", int32(int32, intp, intp))
+_set_affinity = types.ExternalFunction("sched_setaffinity", int32(int32, intp, intp))
+_count_in_mask = types.ExternalFunction("__sched_cpucount", int32(intp, intp))
 
 
 @jit
@@ -119,7 +114,7 @@ def nap():
 def core_of_thread():
     """Return the core of the calling thread, or -1 if the system does not say."""
     if _ON_LINUX:
-        return types.intp(_core())
+        return intp(_core())
     return -1
 
 
