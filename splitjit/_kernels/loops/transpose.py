@@ -119,8 +119,7 @@ def _band_at(call, layout, first, stage):
     end = _end_of_band(layout, first)
     part, last = part_at(layout, first), part_at(layout, end - 1)
     line, step = layout.source_strides[dims - 2], layout.source_strides[dims - 1]
-    lines = (last.source_offset - part.source_offset) // line
-    lines += last.extents[dims - 2]
+    lines = (last.source_offset - part.source_offset) // line + last.extents[dims - 2]
     run, steps = part.run, part.extents[dims - 1]
     offset = offset_from_line(call, layout, first, end)
     coincide = offset >= 0 and offset % run == 0 and LINE % run == 0
@@ -213,9 +212,9 @@ def _copy_pieces(call, layout, stage, targets, band, first, last, write):
     staged = targets + _STRIP * WORD
     for k in range(band.width):
         words_at(staged)[k] = stage + k * pitch
-    strip = first % strips
-    p, line = _line_of_strip(layout, band, strip)
+    p, line = _line_of_strip(layout, band, first % strips)
     for piece in range(first, last):
+        strip = piece % strips
         index = piece // strips // batches
         start = piece // strips % batches * band.batch - band.early
         end = min(start + band.batch, steps)
@@ -242,7 +241,6 @@ def _copy_pieces(call, layout, stage, targets, band, first, last, write):
                     a = max(a - (target + a) % LINE, 0)
                     b -= (target + b) % LINE if end < steps else 0
                 stream_runs(target + a, stage + k * pitch + a - gathered * run, b - a, 1, 0, 0)
-        strip = strip + 1 if strip + 1 < strips else 0
 
 
 @jit
