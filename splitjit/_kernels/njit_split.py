@@ -31,7 +31,6 @@ from splitjit._kernels.ir.intrinsics import (
     out_of_line,
     read_word,
     release,
-    reserve,
     stored,
     words_at,
 )
@@ -78,8 +77,7 @@ def _integer_at(address, width):
 
     Integers above the range of a word become the largest word.
     """
-    word = reserve(WORD, WORD)
-    words_at(word)[0] = 0
+    word = stored((0,))
     nbytes = abs(width)
     copy_bytes(word, address, nbytes)
     n = words_at(word)[0]
