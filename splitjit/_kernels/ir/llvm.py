@@ -4,7 +4,8 @@ Each function appends instructions to the function that Numba is compiling. That
 compiled once for each word size. Instead, one switch leads to the variants of a loop.
 """
 
-import contextlib
+from __future__ import annotations
+
 import functools
 
 from llvmlite import ir
@@ -116,9 +117,8 @@ def word_variants(builder, run, widest):
             yield 1 << bit, [INT64(0), last] if has_two_words else [INT64(0)]
 
 
-@contextlib.contextmanager
 def loop(builder, count, starts, steps):
-    """Write a loop over values that begin as `starts`, and grow by `steps` each time."""
+    """Write a loop; yield its values, which begin as `starts` and grow by `steps` each time."""
     cells = [cgutils.alloca_once_value(builder, start) for start in starts]
     with cgutils.for_range(builder, count):
         values = [builder.load(cell) for cell in cells]

@@ -17,7 +17,7 @@ def copy_words(builder, target, source, run, count, target_step, source_step):
     """Copy evenly spaced runs shorter than a cache line, with ordinary stores."""
     steps = target_step, source_step
     for nbytes, starts in word_variants(builder, run, LINE // 2):
-        with loop(builder, count, [target, source], steps) as (to, at):
+        for to, at in loop(builder, count, [target, source], steps):
             move_words(builder, to, at, starts, nbytes)
 
 

@@ -53,7 +53,7 @@ def _collect_lines(builder, target, source, run, count, source_step):
     for nbytes in variants(builder, _COLLECTED, run):
         word, words = ir.IntType(8 * nbytes), LINE // nbytes
         kind, step = ir.VectorType(word, words), builder.mul(source_step, INT64(words))
-        with loop(builder, count, [target, source], [INT64(LINE), step]) as (to, at):
+        for to, at in loop(builder, count, [target, source], [INT64(LINE), step]):
             line = ir.Constant(kind, ir.Undefined)
             for i in range(words):
                 item = builder.load(pointer_to(builder, at, word), align=1)

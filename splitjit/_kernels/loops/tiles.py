@@ -55,17 +55,16 @@ def _move_piece(back, builder, table, offset, piece, by_steps):
     source, run, lines, steps, line, step = cgutils.unpack_tuple(builder, piece)
     for nbytes, starts in word_variants(builder, run, TILE):
         with builder.if_else(by_steps) as (by_step, by_line):
-            with (
-                by_step,
-                loop(builder, steps, [offset, source], [run, step]) as (place, first),
-                loop(builder, lines, [INT64(0), first], [INT64(1), line]) as (k, at),
-            ):
-                move(_line_at(builder, table, k, place), at)
-            with by_line, loop(builder, lines, [INT64(0), source], [INT64(1), line]) as (k, first):
-                to = _line_at(builder, table, k, offset)
+            with by_step:
+                for place, first in loop(builder, steps, [offset, source], [run, step]):
+                    for k, at in loop(builder, lines, [INT64(0), first], [INT64(1), line]):
+                        move(_line_at(builder, table, k, place), at)
+            with by_line:
                 size = INT64(nbytes) if len(starts) == 1 else run
-                with loop(builder, steps, [to, first], [size, step]) as (to, at):
-                    move(to, at)
+                for k, first in loop(builder, lines, [INT64(0), source], [INT64(1), line]):
+                    start = _line_at(builder, table, k, offset)
+                    for to, at in loop(builder, steps, [start, first], [size, step]):
+                        move(to, at)
 
 
 def _transpose_squares(back, builder, table, offset, piece):
@@ -130,7 +129,7 @@ def _transpose_tiles(builder, table, offset, ahead, piece, block, stream):
                 words = builder.add(table, builder.mul(line, INT64(WORD)))
                 column = builder.add(begin, builder.mul(line, INT64(size)))
                 values = [place, column, builder.load(fetch)]
-                with loop(builder, count, values, strides) as (to, at, near):
+                for to, at, near in loop(builder, count, values, strides):
                     # With a value that it cannot know, LLVM does not compute the addresses of the
                     # next tile's steps early, in more registers than there are.
                     kind = ir.FunctionType(INT64, [INT64])
