@@ -70,15 +70,14 @@ def runs_at(call, layout, part, first, last):
     target = call.target + part.target_offset + offset
     source = call.source + part.source_offset + offset
     left = part.extents[inner]
-    rest = index
     for d in range(inner, -1, -1):
-        outer = rest // part.extents[d]
-        i = rest - outer * part.extents[d]
+        outer = index // part.extents[d]
+        i = index - outer * part.extents[d]
         target += i * part.target_strides[d]
         source += i * layout.source_strides[d]
         if d == inner:
             left -= i
-        rest = outer
+        index = outer
     length, count = run, min(left, (last - first) // run)
     if offset or count == 0:  # a piece of a run
         length, count = min(run - offset, last - first), 1
