@@ -178,10 +178,7 @@ def leased(call, nbytes):
     if not owner:
         free_block(memory)
         return 0
-    array = c_api.new_array(call, call.byte, 1, stored((nbytes,)), memory)
-    if array and not c_api.set_base(call, array, owner):
-        c_api.decrement(array)
-        array = 0
+    array = c_api.new_array(call, call.byte, 1, stored((nbytes,)), memory, owner)
     c_api.decrement(owner)  # the array has its own reference
     return array
 

@@ -34,7 +34,7 @@ start_thread = types.ExternalFunction("PyThread_start_new_thread", intp(intp, in
 
 
 @jit
-def new_array(api, dtype, rank, shape, data):
+def new_array(api, dtype, rank, shape, data, owner):
     """Make a C-contiguous ndarray.
 
     Parameters
@@ -45,8 +45,9 @@ def new_array(api, dtype, rank, shape, data):
         Address of the dtype.
     rank, shape : int
         The number of dims, and the address of their extents.
-    data : int
-        Address of the memory, or 0 for new memory, which the array owns.
+    data, owner : int
+        Address of the memory, and the object that the array keeps alive because it owns this
+        memory; or 0 and 0 for new memory, which the array owns.
 
     Returns
     -------
@@ -56,14 +57,13 @@ def new_array(api, dtype, rank, shape, data):
     increment(dtype)  # NumPy steals this reference, even on error
     flags = int32(C_CONTIGUOUS | ALIGNED | WRITEABLE if data else 0)
     arguments = api.array_type, dtype, int32(rank), shape, 0, data, flags, 0
-    return call(api.new_array, arguments)
-
-
-@jit
-def set_base(api, array, base):
-    """Make an array keep its memory's owner alive; return whether that succeeded."""
-    increment(base)  # NumPy steals this reference, even on error
-    return call(api.set_base, (array, base)) & INT_MASK == 0
+    array = call(api.new_array, arguments)
+    if array and owner:
+        increment(owner)  # NumPy steals this reference, even on error
+        if call(api.set_base, (array, owner)) & INT_MASK:
+            decrement(array)
+            return 0
+    return array
 
 
 # ---- the system: the time, a nap, its cores, and no signals ------------------------------------

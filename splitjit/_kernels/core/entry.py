@@ -173,7 +173,7 @@ def fresh(record, source):
     if call.team:
         memory = leased(call, call.nbytes)
     else:
-        memory = c_api.new_array(call, call.byte, 1, stored((call.nbytes,)), 0)
+        memory = c_api.new_array(call, call.byte, 1, stored((call.nbytes,)), 0, 0)
     if not memory:
         c_api.clear_error()
         c_api.decrement(call.dtype)
@@ -206,9 +206,9 @@ def _parts_of(call, memory, block, parts):
         if sizes[i]:  # the layout has no row for an empty part
             data += words_at(row)[ROW.target_offset]
             row += layout.row
-        part = c_api.new_array(call, call.dtype, call.rank, shape, data)
-        c_api.set_item(parts, i, part)  # on error, the list drops the part
-        if not part or not c_api.set_base(call, part, memory):
+        part = c_api.new_array(call, call.dtype, call.rank, shape, data, memory)
+        c_api.set_item(parts, i, part)
+        if not part:
             c_api.decrement(parts)
             return 0
     return parts
