@@ -82,10 +82,9 @@ def _runs_of(copy, dims):
         run = copy.itemsize * extent_of_dim(copy, dims, RUN_DIM, i)
         parts += 1
         shortest, longest = min(shortest, run), max(longest, run)
-        if dims.count > 0 and target_stride(copy, dims.steps[1], i) != run:
-            are_packed = False
-        if copy.sizes[i] * copy.strides[copy.axis] != run:
-            are_neighbours = False
+        if dims.count > 0:
+            are_packed &= target_stride(copy, dims.steps[1], i) == run
+        are_neighbours &= copy.sizes[i] * copy.strides[copy.axis] == run
     return _Runs(parts, shortest, longest, are_packed, are_neighbours)
 
 
