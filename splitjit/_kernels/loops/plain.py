@@ -88,10 +88,9 @@ def runs_at(call, layout, part, first, last):
 def copy_range(call, layout, part, first, last, move):
     """Copy the bytes [first, last) of a part; `move` is `move_runs`, or a function like it."""
     while first < last:
-        target, source, run, count, target_step, source_step = runs_at(
-            call, layout, part, first, last
-        )
-        move(target, source, run, count, target_step, source_step)
+        runs = runs_at(call, layout, part, first, last)
+        _, _, run, count, _, _ = runs
+        move(*runs)
         first += run * count
 
 
