@@ -9,14 +9,7 @@ from llvmlite import ir
 
 from splitjit._abi.kernels import LINE, PAGE
 from splitjit._kernels.compiling import jit
-from splitjit._kernels.ir.intrinsics import (
-    copy_bytes,
-    fence,
-    move_line,
-    out_of_line,
-    reserve,
-    stream_line,
-)
+from splitjit._kernels.ir.intrinsics import copy_bytes, fence, move_line, reserve, stream_line
 from splitjit._kernels.ir.llvm import INT64, both_ways, instruction, pointer_to, shuffled, store
 from splitjit._kernels.ir.records import call_at, part_at
 from splitjit._kernels.loops.deinterleave import copy_interleaved, each_line, kinds
@@ -168,7 +161,6 @@ def interleave(task, tasks, arguments):
 @jit
 def _read_piece(tiled, stream, table, offset, skew, ahead, piece):
     """Move a piece from its lines; see `splitjit._kernels.loops.tiles.write_piece`."""
-    out_of_line()
     _read_items(table, offset, piece)
 
 
