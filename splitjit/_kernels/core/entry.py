@@ -6,8 +6,6 @@ changes an object while they check it. They read arrays and lists directly in me
 words of `Expected`, which keeps everything that they point to alive.
 """
 
-from __future__ import annotations
-
 from splitjit._abi.calls import MAX_RANK, ROW, WORD, Arguments, Expected
 from splitjit._abi.kernels import LINE
 from splitjit._abi.structs import ARRAY, INT_MASK, LIST_ITEMS, LIST_LENGTH, OBJECT_TYPE, NumpyArray

@@ -4,8 +4,6 @@ Each function appends instructions to the function that Numba is compiling. That
 compiled once for each word size. Instead, one switch leads to the variants of a loop.
 """
 
-from __future__ import annotations
-
 import functools
 
 from llvmlite import ir

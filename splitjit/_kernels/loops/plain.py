@@ -12,8 +12,6 @@ Rows with long runs are copied one after another. `stream` copies large arrays i
 stores that bypass the cache.
 """
 
-from __future__ import annotations
-
 from splitjit._abi.kernels import BLOCK, LINE, PAGE
 from splitjit._kernels.compiling import jit
 from splitjit._kernels.ir.records import call_at, part_at
