@@ -28,7 +28,7 @@ def join(
         equal in all axes but `axis`; strides may differ. They are arrays of one kind: ndarrays
         (also memory maps and nested lists), masked arrays, CPU tensors of torch, or arrays of
         another library with the Array API. If one of them is masked, ndarrays count as arrays
-        without a mask. One array stands for the arrays along its first axis.
+        without a mask. One array of NumPy or torch stands for the arrays along its first axis.
     axis : int, default 0
         The axis along which to join, in ``[-rank, rank - 1]``.
     out : array, optional

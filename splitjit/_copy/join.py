@@ -71,12 +71,12 @@ def _join(parts: Any, axis: SupportsIndex, out: Any, plans: Plans, stacks: bool)
     sources: list[list[Any]] = [arrays]
     if first.mask is not None:
         sources.append([one.mask for one in inputs])
-    if stacks:
-        sources = [_with_axis(each, index) for each in sources]
     joins_itself = first.joins_itself(inputs, plan)
     wholes = [] if joins_itself and out is None else _wholes(first, plan, sources, out)
     if joins_itself:
         return by_library()
+    if stacks:
+        sources = [_with_axis(each, index) for each in sources]
     for each, whole in zip(sources, wholes, strict=True):
         how = how_of(plan, whole, joins=True)
         if not how.into(whole, each):
@@ -112,10 +112,11 @@ def _join_at_once(parts: Any, axis: Any, out: Any, plans: Plans, stacks: bool) -
         plan = plans.get((whole, index, (LENGTHS, sizes)))
     else:
         plan = plans if (plans.shape, plans.sizes) == (whole, sizes) else None
-    if plan is None or plan._join is None:
+    how = plan and plan._join  # once, because another thread may clear it
+    if how is None:
         return None
     made = allocate_whole(whole, given[0].dtype) if out is None else out
-    return made if plan._join.into(made, given) else None
+    return made if how.into(made, given) else None
 
 
 def _axis_of(axis: Any, shape: Shape, stacks: bool) -> int:
@@ -203,7 +204,10 @@ def _wholes(
 ) -> list[np.ndarray]:
     """Return new arrays for the data and the masks, or those of `out` if they fit."""
     if out is None:
-        return [allocate_whole(plan.shape, each[0].dtype) for each in sources]
+        try:
+            return [allocate_whole(plan.shape, each[0].dtype) for each in sources]
+        except ValueError as error:  # a rank or an extent that NumPy does not allow
+            raise SplitError.of(pairs(shape=plan.shape), str(error)) from error
     try:
         _, pairs_to_copy = first.targets([out])
         given = [one for _, (one,) in pairs_to_copy]
@@ -219,6 +223,8 @@ def _wholes(
             if share_memory(whole, part):
                 received = f"{OUT} and parts[{i % len(sources[0])}]"
                 raise SplitError.of(received, "must not share memory")
+    if len(given) > 1 and share_memory(*given):
+        raise SplitError.of(OUT, "its mask must not share memory with its data")
     return given
 
 

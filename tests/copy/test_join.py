@@ -154,6 +154,7 @@ class Unit(np.ndarray):
 
 
 X = np.zeros((2, 3))
+MASK = np.zeros(6, "i1")
 READ_ONLY = np.zeros((2, 3))
 READ_ONLY.flags.writeable = False
 REFUSALS = {
@@ -254,6 +255,17 @@ REFUSALS = {
         lambda: splitjit.join([X[:, ::2], X[:, 1::2]], axis=1, out=X),
         SplitError,
         "out and parts[0]: must not share memory",
+    ),
+    "a mask in the data of out": (
+        lambda: splitjit.join([np.ma.zeros(6, "i1")], out=np.ma.array(MASK, mask=MASK.view("?"))),
+        SplitError,
+        "out: its mask must not share memory with its data",
+    ),
+    "a result of 65 axes, a stack": (
+        lambda: splitjit.stack([np.zeros((1,) * 64)]),
+        SplitError,
+        f"shape=({'1, ' * 8}...): maximum supported dimension for an ndarray is currently "
+        "64, found 65",
     ),
     "a plan of other parts": (
         lambda: splitjit.plan_split((2, 3), [1, 2], 1).join([X[:, :2], X[:, 2:]]),
