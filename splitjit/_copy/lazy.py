@@ -44,11 +44,11 @@ class Lazy(Input):
         if type(x._meta) is not np.ndarray:
             kind = type(x._meta).__name__
             received, rule = f"{X} with chunks of type {kind}", "chunks must be of type ndarray"
-            hint = "copy=False slices chunks of other types"
+            hint = "split with copy=False slices chunks of other types"
             raise SplitTypeError.of(received, rule, hint)
         if hasattr(x, "expr"):
             rule = "Dask's experimental array.query-planning must be off"
-            hint = "copy=False slices with query planning"
+            hint = "split with copy=False slices with query planning"
             raise SplitError.of(f"{X} with query planning", rule, hint)
         pieces = _pieces(x.chunks[plan.axis], plan.sizes)
         return [_part(x, plan.axis, each, self._copy_piece) for each in pieces]

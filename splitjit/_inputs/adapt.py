@@ -38,7 +38,7 @@ def adapt(x: Any, copy: Any = True) -> Input:
         return tensor_input(x)
     kind = type(x)
     if is_dask_array(x):
-        return Input(as_array(x))  # the operators compute Dask arrays
+        return adapt(x.compute())  # only the operators get here
     if issubclass(kind, (np.ndarray, np.generic)):
         refuse_meaning(x)
         return Masked(x) if issubclass(kind, np.ma.MaskedArray) else Input(as_array(x))

@@ -314,6 +314,8 @@ def test_operators_take_the_array_that_it_computes():
     parts = openvino.Split(num_splits=2)(da.from_array(x, 4), 0)
     assert [type(part) for part in parts] == [np.ndarray] * 2
     assert [part.tolist() for part in parts] == [[0, 1, 2], [3, 4, 5]]
+    masked = da.from_array(np.ma.array(x, mask=x > 4), 4)
+    assert str(openvino.Split(num_splits=2)(masked, 0)[1]) == "[3 4 --]"
 
 
 def test_without_dask_the_import_names_the_package():
