@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx.backend.base import Backend, BackendRep, Device, DeviceType
+from onnx.backend.base import Backend, BackendRep
 from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun
 
@@ -80,7 +80,7 @@ class SplitBackend(Backend):
     @classmethod
     def supports_device(cls, device: str) -> bool:
         """Return whether models run on a device. They run on the CPU only."""
-        return bool(Device(device).type == DeviceType.CPU)
+        return device == "CPU" or device.startswith("CPU:")
 
     @classmethod
     def prepare(cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> SplitBackendRep:
@@ -100,6 +100,7 @@ class SplitBackend(Backend):
         SplitBackendRep
             The prepared model. Its method `run` takes the inputs.
         """
+        cls._check(device)
         super().prepare(model, device, **kwargs)
         return SplitBackendRep(_Evaluator(model))
 
@@ -132,12 +133,18 @@ class SplitBackend(Backend):
         tuple of ndarray or list
             The outputs of the node, except the outputs that the node omits.
         """
+        cls._check(device)
         super().run_node(node, inputs, device, outputs_info, **kwargs)
         inputs_of = [onnx.ValueInfoProto(name=name) for name in node.input if name]
         outputs_of = [onnx.ValueInfoProto(name=name) for name in node.output if name]
         graph = onnx.helper.make_graph([node], "node", inputs_of, outputs_of)
         opset = kwargs.get("opset_version", onnx.defs.onnx_opset_version())
         return SplitBackendRep(_Evaluator(graph, opsets={node.domain: opset})).run(inputs)
+
+    @classmethod
+    def _check(cls, device: str) -> None:
+        if not cls.supports_device(device):
+            raise SplitError("SplitBackend", f"device={device!r}", "must be 'CPU'")
 
 
 class _Evaluator(ReferenceEvaluator):
@@ -173,7 +180,7 @@ class SplitBackendRep(BackendRep):
         tuple of ndarray or list
             The outputs of the model, in order.
         """
-        if isinstance(inputs, Mapping):
+        if isinstance(inputs, Mapping) or hasattr(inputs, "shape"):
             received, rule = f"inputs of type {kind_of(inputs)}", "must be in the model's order"
             raise SplitTypeError("SplitBackend", received, rule, hint="pass a list")
         feeds = dict(zip(self._evaluator.input_names, inputs, strict=False))

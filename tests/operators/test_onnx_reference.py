@@ -140,11 +140,14 @@ X = np.arange(6, dtype=np.float32)
 HALVES = [[0, 1, 2], [3, 4, 5]]
 
 
-def test_inputs_by_name_are_refused():
+@pytest.mark.parametrize("inputs", [{"x": X}, X])
+def test_inputs_by_name_or_without_a_list_are_refused(inputs):
     model = SplitBackend.prepare(model_of_split(18, num_outputs=2))
-    says = "^SplitBackend: inputs of type dict: must be in the model's order; pass a list$"
+    says = "^SplitBackend: inputs of type .*: must be in the model's order; pass a list$"
     with pytest.raises(SplitTypeError, match=says):
-        model.run({"x": X})
+        model.run(inputs)
+    with pytest.raises(SplitError, match="^SplitBackend: device='CUDA': must be 'CPU'$"):
+        SplitBackend.prepare(model_of_split(18, num_outputs=2), "CUDA")
 
 
 @pytest.mark.parametrize("opset", [1, 2, 11, 13, 18])
