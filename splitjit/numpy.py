@@ -335,6 +335,9 @@ def _joined(name: str, arrays: Any, axis: Any, out: Any, **conversion: Any) -> A
     """Join ndarrays by splitjit if it takes the arguments, and otherwise by NumPy."""
     are_plain = type(arrays) in (list, tuple) and {*map(type, arrays)} == {np.ndarray}
     if are_plain and axis is not None and conversion == {"dtype": None, "casting": "same_kind"}:
+        dtype = arrays[0].dtype
+        if dtype.fields or not dtype.isnative:  # NumPy packs records, and swaps bytes
+            return _ORIGINALS[name](arrays, axis=axis, out=out)
         with contextlib.suppress(SplitError):
             return (joins.stack if name == "stack" else joins.join)(arrays, axis, out=out)
     return _ORIGINALS[name](arrays, axis=axis, out=out, **conversion)

@@ -543,19 +543,13 @@ def test_unbind_into_planes(torch, shape, dim):
 # ---- joins ------------------------------------------------------------------------------------
 
 A, B = np.arange(6.0).reshape(2, 3), np.ones((2, 3))
+PADDED = np.zeros((2, 3), {"names": ["a"], "formats": ["i4"], "itemsize": 16})
 JOINS = [
-    ([A, B], {}),
-    ((A, B), {"axis": 1}),
-    ([A, B], {"axis": 5}),
-    ([A, B], {"axis": None}),
-    ([A, B.astype("f4")], {}),
-    ([A, B], {"dtype": "f4", "casting": "same_kind"}),
-    ([A, B[:1]], {}),
-    ([A, [[1, 2, 3]]], {}),
-    ([], {}),
-    ([A, np.ma.array(B)], {}),
-    (3, {}),
-]
+    ([A, B], {}), ((A, B), {"axis": 1}), ([A, B], {"axis": 5}), ([A, B], {"axis": None}),
+    ([A, B.astype("f4")], {}), ([A, B], {"dtype": "f4", "casting": "same_kind"}), ([A, B[:1]], {}),
+    ([A, [[1, 2, 3]]], {}), ([], {}), ([A, np.ma.array(B)], {}), (3, {}),
+    ([A.astype(">f8")] * 2, {}), ([PADDED], {}),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ["concatenate", "concat", "stack"])
@@ -579,23 +573,14 @@ def test_arrays_are_joined_as_numpy_does(name):
 
 @pytest.mark.parametrize("name", ["cat", "concat", "stack"])
 def test_tensors_are_joined_as_torch_does(torch, name):
-    function, original = (
-        getattr(importlib.import_module("splitjit.torch"), name),
-        getattr(torch, name),
-    )
+    tensors = importlib.import_module("splitjit.torch")
+    function, original = getattr(tensors, name), getattr(torch, name)
     a, b = torch.arange(6.0).reshape(2, 3), torch.ones(2, 3)
     calls = [
-        (([a, b],), {}),
-        (((a, b), 1), {}),
-        (([a, b],), {"axis": 1}),
-        (([a, b], 9), {}),
-        (([a, b.double()],), {}),
-        (([a, torch.zeros(0)],), {}),
-        (([],), {}),
-        (([a, b.to_sparse()],), {}),
-        (([a, 3],), {}),
-        (([a.T.contiguous().T, b],), {}),
-    ]
+        (([a, b],), {}), (((a, b), 1), {}), (([a, b],), {"axis": 1}), (([a, b], 9), {}),
+        (([a, b.double()],), {}), (([a, torch.zeros(0)],), {}), (([],), {}),
+        (([a, b.to_sparse()],), {}), (([a, 3],), {}), (([a.T.contiguous().T, b],), {}),
+    ]  # fmt: skip
     for arguments, options in calls:
         made, expected = (outcome(f, *arguments, **options) for f in (function, original))
         if isinstance(expected, tuple):
