@@ -114,8 +114,9 @@ class _Call:
         kind, value = self._given(kind, value, "outs", "outs")
         with self._if_well():
             if isinstance(kind, types.BaseTuple):
-                items = cgutils.unpack_tuple(self._builder, value)
-                start = self._stored(cgutils.pack_array(self._builder, items))
+                items, start = cgutils.unpack_tuple(self._builder, value), INT64(0)
+                if items:
+                    start = self._stored(cgutils.pack_array(self._builder, items))
                 number = INT64(len(items))
             else:
                 start, number = self._items_of(kind, value)

@@ -153,7 +153,7 @@ def check_outs(x, outs):
     parts = {"each of outs": item_of(outs)}
     if isinstance(outs, types.BaseTuple):
         parts = {f"outs[{i}]": part for i, part in enumerate(outs)}
-    if not parts or not all(isinstance(part, types.Array) for part in parts.values()):
+    if not all(isinstance(part, types.Array) for part in parts.values()):
         refuse("split_into", outs=outs, rule="outs must be a tuple or a list of arrays")
     for name, part in parts.items():
         if not part.mutable:

@@ -206,6 +206,7 @@ def test_split_into_refuses_what_does_not_fit():
         (X, [b, a], (4, 6), 1),
         (X, [a, b], (4, 5), 1),
         (X, [a, b], (4, 6), 2),
+        (X, (), (4, 6), 1),
         (whole, [whole], (10, 0), 1),
         (whole, [whole], (10,), 1),
         (np.zeros((12, 4)), [a, a], (6, 6), 0),
