@@ -94,7 +94,10 @@ def kernels():
                 for name in ("core.c_api", *reversed(KERNELS["core"])):
                     module = importlib.import_module(f"splitjit._kernels.{name}")
                     other = runpy.run_path(module.__file__)
-                    patch.setitem(sys.modules, module.__name__, types.SimpleNamespace(**other))
+                    twin = types.ModuleType(module.__name__)
+                    vars(twin).update(other)
+                    patch.setitem(sys.modules, module.__name__, twin)
+                    patch.setattr(module.__name__, twin)
                     code |= other
                 patch.undo()
                 patch.setattr(codegen._tm, "emit_object", lambda module: module.clone())
