@@ -558,7 +558,7 @@ def test_join_refuses_tensors_that_are_not_equal(tmp_path):
     join_refused(tmp_path, parts, "same metadata", tensors=["a"])
     sn.save_file({**tensors, "a": np.zeros(1, "f4")}, parts[1])
     join_refused(tmp_path, parts, "parts are missing", tensors=["a=0:4,4", "norm"])
-    join_refused(tmp_path, parts, "no rule splits the sections", tensors=["a=0:2,3", "norm"])
+    join_refused(tmp_path, parts, "record no other rule", tensors=["a=0:2,3", "norm"])
 
 
 @pytest.mark.parametrize("kind", ["ranks", "safetensors", "npz", "npy"])

@@ -276,7 +276,7 @@ def _plan_parts(
             continue
         if [shape[choice.axis] for shape in plan.part_shapes] == lengths:
             return plan
-    reason = "no rule splits the sections into parts of these lengths"
+    reason = "no number of equal parts gives these lengths, and the parts record no other rule"
     if sum(lengths) < sum(sections):
         reason = "parts are missing: all parts of the split are needed"
     if own is not None:

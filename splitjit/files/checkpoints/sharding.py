@@ -96,6 +96,8 @@ def plan_parts(
     made_of = checkpoints[0].made_of or index.digest(inputs)
     recorded = options.ranks or any(file.suffix == ".safetensors" for file in inputs)
     blank = Record(made_of, 0, count, rule, {}) if count and recorded else None
+    if isinstance(rule[1], tuple) and not options.ranks:
+        _check_unrecorded([plan for file in inputs for plan in tensors[file]])
     # The files whose parts have the same names, by these names; others are alone.
     groups: dict[tuple[tuple[Path, ...], TensorFile | None], list[TensorFile]] = {}
     for one in checkpoints:
@@ -108,6 +110,19 @@ def plan_parts(
     indexes = _make_indexes(checkpoints, files, count) if options.ranks else []
     planned = plan_writes(checkpoints[0], files, indexes, options, options.ranks)
     return replace(planned, warnings=tuple(_warnings(planned, inputs, count)))
+
+
+def _check_unrecorded(plans: list[TensorPlan]) -> None:
+    """Check that a join can tell from the lengths of the parts where sections were cut.
+
+    If sections of different lengths are cut at given places, two cuts can give the same lengths.
+    """
+    for plan in plans:
+        lengths = [*map(sum, plan.sections)]
+        if len({*lengths}) > 1 and plan.file.suffix != ".safetensors":
+            rule = "the parts would not record where sections of different lengths are cut: give "
+            rule += "\0layout='ranks'\0, which records it, or a number of parts"
+            raise SplitError("split", f"{plan.file.path}, {plan.name} in {lengths}", rule)
 
 
 def _warnings(planned: SplitFiles, inputs: Iterable[TensorFile], count: int) -> Iterable[str]:
