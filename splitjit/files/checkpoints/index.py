@@ -91,8 +91,9 @@ def read(path: Path) -> Checkpoint:
         rule = f"a folder must hold {NAME} or {SINGLE}; this one holds {held}"
         raise SplitError("files", str(path), rule, hint="or name the files")
     (main,) = found
-    manifest = path / MANIFEST
-    listed = parse_manifest(manifest)["files"] if manifest.exists() else {}
+    manifest = main.with_name(MANIFEST)
+    whole = path.is_dir() or main.name.endswith(SUFFIX)
+    listed = parse_manifest(manifest)["files"] if whole and manifest.exists() else {}
     content, names = None, [] if main == manifest else [main.name]
     if main.name.endswith(SUFFIX):
         content = _parse(main)

@@ -125,8 +125,8 @@ def read(one: Checkpoint) -> dict[TensorFile, Record]:
         If a record is damaged, if the records of a folder do not agree, or if some of
         its files have no record.
     """
-    path = one.path / MANIFEST
-    listed = read_manifest(path) if path.exists() else {}
+    path = one.folder / MANIFEST
+    listed = read_manifest(path) if one.is_folder and path.exists() else {}
     records = {}
     for file in one.files:
         record, text = listed.get(file.path.name), (file.metadata or {}).get(KEY)
