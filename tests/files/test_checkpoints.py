@@ -104,6 +104,7 @@ def test_ranks_of_all_formats(tmp_path):
     assert [path.name for path, _ in planned.indexes[2:]] == ["splitjit.json"] * 2
     np.testing.assert_array_equal(np.load(tmp_path / "o/rank-1/x.npy"), x[2:])
     assert np.load(tmp_path / "o/rank-1/y.npz")["b"] == 1
+    split_refused([*(tmp_path / "o").iterdir()], "reshard splits them again", axis=0)
     for given in ("*", "*/*.index.json"):
         *joined, _ = files.join_files((tmp_path / "o").glob(given), tmp_path / "j", force=True)
         assert [path.read_bytes() for path in joined] == [path.read_bytes() for path in paths]

@@ -37,6 +37,12 @@ def plan_split(paths: index.Paths, rule: Rule, options: Options) -> SplitFiles:
     """Plan the split of files. This does not check whether the parts exist."""
     checkpoints = [index.read(path) for path in index.as_paths(paths)]
     named = [one for one in checkpoints if any([*file.tensors] != [""] for file in one.files)]
+    for one in checkpoints:
+        # The record of such a file is in the manifest alone, and a new one would replace it.
+        if one.is_folder and any(file.suffix != ".safetensors" for file in one.files):
+            rest = "it holds parts of a split that cannot record a second one: reshard splits them "
+            rest += "again, or name the files"
+            raise SplitError("split", str(one.path), rest)
     models = [one for one in named if one.is_folder]
     several = [one for one in named if one.is_folder or len(one.files[0].tensors) > 1]
     if several and not options.say_how:
