@@ -323,6 +323,8 @@ def test_lengths_of_one_tensor(tmp_path, lengths):
     assert [part["a"].shape for part in parts] == [(3, 2), (5, 2)]
     assert [part["b"].shape for part in parts] == [(4,), (4,)]
     assert_joined(done.targets, tmp_path / "m.npz", tensors=patterns)
+    path = save(tmp_path / "m.safetensors", a=a, b=b[:4])
+    assert_joined(files.split_files(path, 2, tensors=patterns).targets, path)
     with pytest.raises(splitjit.SplitError, match=r"lengths \[3, 5\]"):
         files.join_files(done.targets, tmp_path / "k.npz", tensors=["a=0/5,3", "b"])
 

@@ -266,7 +266,7 @@ def _plan_parts(
     tried: list[Rule] = [(NUM_OUTPUTS, count), (NUM_SECTIONS, count), (LENGTHS, each)]
     for rule in tried if own is None else [own]:
         kind, value = rule
-        chunk = max(value, 1) if kind == CHUNK and isinstance(value, int) else 0
+        chunk = value if isinstance(value, int) and (kind, choice.lengths) == (CHUNK, None) else 0
         if chunk and {-(-length // chunk) for length in sections} != {count}:
             continue  # a stranger's record may ask for more parts than fit in memory
         try:
