@@ -379,8 +379,10 @@ def test_reshard_refuses(model, tmp_path, monkeypatch):
     ]:
         with refused(tmp_path, message):
             files.reshard_files(given, out=tmp_path / "new", **rule)
-    with refused(tmp_path, "would replace an input"):
-        files.reshard_files(parts, num_splits=2, out=tmp_path / "out", force=True)
+    for new in (None, "new-{stem}.safetensors"):  # nor its index or manifest
+        how = {"num_splits": 2, "name": new, "out": tmp_path / "out", "force": True}
+        with refused(tmp_path, "would replace an input"):
+            files.reshard_files(parts, **how)
     change(parts[1] / "model-1.safetensors", "layers.1.norm.weight")
     with refused(tmp_path, "norm.weight in .* must be equal"):
         files.reshard_files(parts, num_splits=4, out=tmp_path / "new")

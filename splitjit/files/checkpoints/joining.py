@@ -90,7 +90,7 @@ def plan_whole(whole: index.Checkpoint, options: sharding.Options) -> SplitFiles
         splits = tuple(file.plans.values())
         plans.append(FilePlan(paths, (target,), tuple(tensors), (), file, joined=splits))
     indexes = [(out / whole.index_name, index.dump(whole.index))] if whole.index else []
-    return sharding.plan_writes(whole, plans, indexes, options, first.is_folder)
+    return sharding.plan_writes([whole], plans, indexes, options, first.is_folder)
 
 
 def _key(file: TensorFile, position: int, name: str) -> tuple[int, str]:

@@ -108,7 +108,7 @@ def plan_parts(
             groups.setdefault((targets, None if merged else file), []).append(file)
     files = [_plan_file(own, targets, tensors, blank) for (targets, _), own in groups.items()]
     indexes = _make_indexes(checkpoints, files, count) if options.ranks else []
-    planned = plan_writes(checkpoints[0], files, indexes, options, options.ranks)
+    planned = plan_writes(checkpoints, files, indexes, options, options.ranks)
     return replace(planned, warnings=tuple(_warnings(planned, inputs, count)))
 
 
@@ -203,7 +203,11 @@ def _make_indexes(checkpoints: Sequence[Checkpoint], files: list[FilePlan], coun
 
 
 def plan_writes(
-    one: Checkpoint, files: Sequence[FilePlan], indexes: Indexes, options: Options, to_folders: bool
+    checkpoints: Sequence[Checkpoint],
+    files: Sequence[FilePlan],
+    indexes: Indexes,
+    options: Options,
+    to_folders: bool,
 ) -> SplitFiles:
     """Return the plan of all files, with copies of configurations for their folders.
 
@@ -217,19 +221,27 @@ def plan_writes(
     """
     found: list[Path] = []
     wanted = to_folders if options.copy_config is None else options.copy_config
-    sources = dict.fromkeys([part.folder for part in one.parts or (one,)])
+    parts = [part for one in checkpoints for part in one.parts or (one,)]
+    inputs = [file.path for part in parts for file in part.files]
+    for part in parts:
+        beside = [part.folder / name for name in (part.index_name, MANIFEST)]
+        inputs += [path for path in beside if part.is_folder and path.exists()]
+    sources = dict.fromkeys([part.folder for part in parts])
     for name in _NAMES if wanted else ():
         held = [folder / name for folder in sources if (folder / name).is_file()]
+        inputs += held
         for other in held[1:]:
             if not filecmp.cmp(held[0], other, shallow=False):
-                rule = "must be alike in all parts; \0copy_config=False\0 leaves out such files"
+                rule = "must be alike in all inputs; \0copy_config=False\0 leaves out such files"
                 raise SplitError("join", f"{held[0]} and {other}", rule)
         found += held[:1]
     folders = dict.fromkeys([path.parent for file in files for path in file.targets])
     copies = tuple([(folder / path.name, path) for folder in folders for path in found])
+    if options.out is None:  # each checkpoint has its own folders
+        copies = tuple([(new, old) for new, old in copies if old.parent in new.parents[:2]])
     made = [(file.paths, file.targets) for file in files]
     made += [((path,), (target,)) for target, path in copies]
-    inputs = tuple([file.path for part in one.parts for file in part.files])
+    made += [((parts[0].path,), (target,)) for target, _ in indexes]
     check_places([*made, (inputs, ())])
     return SplitFiles(tuple(files), tuple(indexes), (), copies, int(options.ranks))
 
