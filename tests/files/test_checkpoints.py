@@ -110,6 +110,19 @@ def test_ranks_of_all_formats(tmp_path):
         assert [path.read_bytes() for path in joined] == [path.read_bytes() for path in paths]
 
 
+def test_a_checkpoint_and_another_file_in_the_same_ranks(model, tmp_path):
+    paths = [model, save(tmp_path / "extra.safetensors", e=np.arange(4.0))]
+    how = {"num_splits": 2, "tensors": [*TENSORS, "e"], "layout": "ranks", "out": tmp_path / "o"}
+    (model / "config.json").write_text("{}")
+    (tmp_path / "config.json").write_text("[]")
+    split_refused(paths, r"config\.json: must be alike in all inputs; copy_config=False", **how)
+    (tmp_path / "config.json").unlink()
+    files.split_files(paths, **how)
+    files.join_files(tmp_path / "o", tmp_path / "j")
+    assert load(tmp_path / "j").keys() == {*load(model), "e"}
+    assert (tmp_path / "j" / "config.json").exists()
+
+
 def test_links_into_a_cache(model, tmp_path):
     blobs, snapshot = tmp_path / "blobs", tmp_path / "snapshot"
     blobs.mkdir()

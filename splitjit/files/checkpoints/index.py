@@ -267,7 +267,7 @@ def make(like: dict[str, Any] | None, files: list[tuple[str, list[Tensor]]]) -> 
     ----------
     like : dict or None
         An index whose tensor order and other entries the new index keeps, such as the
-        ``total_parameters`` of the whole model.
+        ``total_parameters`` of the whole model. Tensors that it does not name follow.
     files : list of (str, list of Tensor)
         The name of each file, with its tensors.
     """
@@ -281,7 +281,7 @@ def make(like: dict[str, Any] | None, files: list[tuple[str, list[Tensor]]]) -> 
     total = sum(tensor.nbytes for _, tensors in files for tensor in tensors)
     like = like or {"metadata": {}, "weight_map": sorted(weights)}
     metadata = {**like.get("metadata", {}), "total_size": total}
-    held = {name: weights[name] for name in like["weight_map"] if name in weights}
+    held = {name: weights[name] for name in [*like["weight_map"], *weights] if name in weights}
     return {**like, "metadata": metadata, "weight_map": held}
 
 
