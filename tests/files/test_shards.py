@@ -271,8 +271,9 @@ def test_the_record_counts_and_not_a_pattern(model, tmp_path, capsys, options):
 
 def test_metadata_with_the_key_of_a_record_comes_back(tmp_path):
     path = tmp_path / "m.safetensors"
-    sn.save_file({"a": np.arange(8)}, path, {KEY: "mine", "a": "b"})
-    assert_joined(files.split_files(path, num_splits=2).targets, path)
+    for mine in ("mine", ""):
+        sn.save_file({"a": np.arange(8)}, path, {KEY: mine, "a": "b"})
+        assert_joined(files.split_files(path, num_splits=2, force=True).targets, path)
     assert not (tmp_path / MANIFEST).exists()
 
 

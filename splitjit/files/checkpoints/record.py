@@ -87,8 +87,9 @@ class Record:
         """Return the metadata of the whole file, from the metadata of a part."""
         if self.bare or metadata is None:
             return None
-        whole = {key: value for key, value in metadata.items() if key != KEY or self.outer}
-        return {**whole, KEY: self.outer} if self.outer else whole
+        if self.outer is not None:
+            return {**metadata, KEY: self.outer}
+        return {key: value for key, value in metadata.items() if key != KEY}
 
 
 def _dump_split(record: Record) -> dict[str, Any]:
@@ -99,8 +100,9 @@ def _dump_split(record: Record) -> dict[str, Any]:
 
 
 def _given(one: Record | Choice) -> dict[str, Any]:
-    """Return the optional fields that are not None, False or empty."""
-    return {name: value for name in _OPTIONAL if (value := getattr(one, name, None))}
+    """Return the optional fields that are not None or False."""
+    values = {name: getattr(one, name, None) for name in _OPTIONAL}
+    return {name: value for name, value in values.items() if value not in (None, False)}
 
 
 def manifest(records: Mapping[str, Record], rank: int) -> bytes:
