@@ -11,7 +11,7 @@ import pytest
 import splitjit
 from splitjit import files
 from splitjit._cli.main import main
-from splitjit.files import tiles
+from splitjit.files import formats, tiles
 from splitjit.files.checkpoints import index
 from tests.files.folders import (
     TENSORS,
@@ -90,9 +90,13 @@ def test_rank_folders_beside_the_checkpoint_and_a_folder_without_an_index(model)
     files.split_files(model, num_splits=4, tensors=TENSORS, layout="ranks")
     ranks = [model / f"rank-{i}" for i in range(4)]
     assert load(ranks[3])["layers.0.o.weight"].shape == (8, 2)
-    out = model.parent / "joined"
+    out = model.parent / "whole"
     assert files.join_files(ranks, out, tensors=TENSORS) == (out / "model.safetensors",)
     assert contents(out) == before
+    tensors = [*formats.read(out / "model.safetensors").tensors.values()]
+    content = index.make({"more": 1, "weight_map": {}}, [("model.safetensors", tensors)])
+    (out / INDEX).write_bytes(index.dump(content))
+    assert_joined(shard(out, model.parent / "again", num_splits=4), out)
 
 
 def test_ranks_of_all_formats(tmp_path):

@@ -64,9 +64,13 @@ def read_whole(given: Sequence[index.Checkpoint], choose: Chooser, said: bool) -
         joined.metadata = _metadata(joined.inputs, records)
         files.append(joined)
     made_of = next((own.checkpoint for own in records.values()), None)
-    indexed = [file for file in files if file.suffix == ".safetensors"]
-    contents = [(file.path.name, [*file.tensors.values()]) for file in indexed]
+    of_part, contents = [
+        [(one.path.name, [*one.tensors.values()]) for one in group if one.suffix == ".safetensors"]
+        for group in (first.files, files)
+    ]
     needs_index = first.is_folder and [name for name, _ in contents] not in ([], [index.SINGLE])
+    if contents and first.index:  # that of a single file only if it says more than ours
+        needs_index |= first.index != index.make(None, of_part)
     content = index.make(first.index, contents) if needs_index else None
     return replace(first, files=tuple(files), index=content, made_of=made_of, parts=tuple(parts))
 
