@@ -128,12 +128,12 @@ def parse(text: str, axis: int) -> Choice:
         return Choice(text, axis)
     items = [item.partition("@") for item in (found[3] or "").split(",")]
     try:
+        pattern, axis = text[: found.start()], int(found[1])
         lengths = tuple([int(length) for length, _, _ in items]) if found[3] else None
         heads = tuple([int(head or 0) for _, _, head in items])
     except ValueError:
-        rule = "the lengths after the axis must be integers separated by commas"
-        raise SplitError("files", f"tensor pattern {text!r}", rule) from None
-    pattern, axis = text[: found.start()], int(found[1])
+        rule = "must have integers of few digits: an axis, then lengths separated by commas"
+        raise SplitError("files", f"tensor pattern {shorten(text)}", rule) from None
     if found[2] != ":":
         if any(heads):
             rule = "the length of heads, after @, needs the lengths of sections: AXIS:SECTIONS@HEAD"

@@ -348,9 +348,10 @@ def test_lengths_of_one_tensor(tmp_path, lengths):
 
 BAD_PATTERNS = [
     ("a=0:3,4", "must sum to the axis length 8"),
-    ("a=0:4,4,", "integers separated by commas"),
-    ("a=0:4@2@2,4", "integers separated by commas"),
-    ("a=0:,", "integers separated by commas"),
+    ("a=0:4,4,", "lengths separated by commas"),
+    ("a=0:4@2@2,4", "lengths separated by commas"),
+    ("a=0:,", "lengths separated by commas"),
+    (f"a={'9' * 5000}", "integers of few digits"),
     ("a=0/3,4", "must sum to the axis length 8"),
     ("a=0/3,3,2", "same number of parts"),
     ("a=0:7,1", "must be a multiple of 2"),
