@@ -485,6 +485,11 @@ def test_patterns_for_codes_do_not_cut_their_table(tmp_path, codes, table):
         assert [name for name, axis in axes.items() if axis is None] == [f"l.0.gate_proj.{table}"]
         assert planned.warnings == ()
         assert_joined(planned.targets, path, **how)
+    two = [
+        save(tmp_path / f"{name}.npz", **{f"m.{name}": np.ones((4, 4))}) for name in (codes, table)
+    ]
+    files.split_files(two, num_splits=2, axis=0)
+    assert_joined([tmp_path / f"{table}.{i}.npz" for i in range(2)], two[1], axis=0)
     if codes != "indices":  # whose rows may stand for anything
         how = {"tensors": [f"*.{codes}", "recipes*"]}
         (warning,) = files.plan_files(path, num_splits=2, force=True, **how).warnings

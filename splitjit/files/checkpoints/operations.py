@@ -205,10 +205,19 @@ def _chooser(
             preset = f"the preset of splitjit for {model.family} is used"
             notes.append(f"transformers has no plan for {model.model}; {preset}")
     choices = {**dict.fromkeys(names, default), **planned, **given}
-    for name in siblings.tables(names):  # whole, unless a pattern or the plan names this tensor
-        if (choice := choices[name]) and choice.pattern != name:
-            choices[name] = None
-    return lambda name, file: choices[name], check, notes
+    # Tables are whole, unless a pattern or the plan names them. Without records, a join of one .npz
+    # file must find the same tables, so no other file counts for it.
+    alone = [file for file in files if file.suffix == ".npz" and not options.ranks]
+    tables = {file: siblings.tables(file.tensors) for file in alone}
+    whole = siblings.tables(names)
+
+    def choose(name: str, file: TensorFile) -> patterns.Choice | None:
+        choice = choices[name]
+        if choice and choice.pattern != name and name in tables.get(file, whole):
+            return None
+        return choice
+
+    return choose, check, notes
 
 
 # ---- as plain data, which JSON can hold ---------------------------------------------------
