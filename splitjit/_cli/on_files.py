@@ -193,7 +193,8 @@ def print_info(described: dict[str, Any], tensors: bool) -> None:
         if one["split"] is None:
             _print(_info_lines(one))
         else:
-            splits.setdefault(repr({**one["split"], "rank": None}), []).append(one)
+            how = sorted(repr({**tensor, "shape": 0, "nbytes": 0}) for _, tensor in _by_file(one))
+            splits.setdefault(repr(({**one["split"], "rank": 0}, how)), []).append(one)
     for parts in splits.values():
         _print(_split_info(parts, tensors))
     if described["problem"] and len(described["checkpoints"]) > 1:
@@ -206,22 +207,29 @@ def _split_info(parts: list[dict[str, Any]], tensors: bool) -> Iterator[str]:
     ((rule, value),) = split["rule"].items()
     ranks = {one["split"]["rank"] for one in parts}
     given = "all" if len(ranks) == split["count"] else f"{len(ranks)} of"
-    held = [[tensor for file in one["files"] for tensor in file["tensors"]] for one in parts]
+    held = [[*_by_file(one)] for one in parts]
     total = amount(sum(one["nbytes"] for one in parts))
     count, how = number_of(split["count"], "part"), as_option(rule, "=", str(value))
     yield f"{given} {count} of one split by {how}: {number_of(len(held[0]), 'tensor')}, {total}"
     for one in parts:
         yield f"  {one['path']}: rank {one['split']['rank']}, {amount(one['nbytes'])}"
-    shapes: dict[str, list[tuple[int, ...]]] = {}
-    for tensor in itertools.chain(*held):
-        shapes.setdefault(tensor["name"], []).append(tuple(tensor["shape"]))
-    for tensor in held[0] if tensors else ():
+    shapes: dict[Any, list[tuple[int, ...]]] = {}
+    for key, tensor in itertools.chain(*held):
+        shapes.setdefault(key, []).append(tuple(tensor["shape"]))
+    for key, tensor in held[0] if tensors else ():
         how = "a copy in each part"
         if tensor.get("axis") is not None:
             lengths = " + ".join(map(str, tensor["sections"]))
             how = f"{lengths} along axis {tensor['axis']}"
-        each = _counted(shapes[tensor["name"]])
+        each = _counted(shapes[key])
         yield f"    {tensor['name'] or 'array'}: {tensor['dtype']}, {how}: {each}"
+
+
+def _by_file(one: dict[str, Any]) -> Iterator[tuple[Any, dict[str, Any]]]:
+    """Yield the tensors of a part, by file and name; .safetensors files share one set of names."""
+    for i, file in enumerate(one["files"]):
+        position = -1 if file["path"].endswith(".safetensors") else i
+        yield from [((position, tensor["name"]), tensor) for tensor in file["tensors"]]
 
 
 def _info_lines(one: dict[str, Any]) -> Iterator[str]:

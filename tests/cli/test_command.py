@@ -544,6 +544,16 @@ def test_info_of_parts(checkpoint, cli):
     assert found["complete"] is False
     assert "rank 1 missing" in found["problem"]
     assert found["checkpoints"][0]["split"]["rule"] == {"num_splits": 2}
+    np.save("y.npy", checkpoint["0.o"])
+    np.save("z.npy", checkpoint["0.q"])
+    for out, given in {
+        "o": "m.npz --tensor=0.q",
+        "p": "m.npz --tensor=0.o",
+        "q": "y.npy z.npy",
+    }.items():
+        cli(f"split {given} --num-splits=2 --layout=ranks --out={out} --quiet")
+    assert "all" not in cli("info o/rank-0 p/rank-1").out
+    assert "2 x (2, 6)\n" in cli("info q --tensors").out
 
 
 def test_a_flat_folder_of_parts(x, cli):
