@@ -191,6 +191,8 @@ def test_a_folder_of_ranks(model, tmp_path, capsys):
     assert files.describe_files(tmp_path / "o")["complete"]
     assert main(["info", f"{tmp_path}/o"]) == 0
     assert "all 2 parts of one split by" in capsys.readouterr().out
+    np.save(tmp_path / "o" / "x.0.npy", np.ones(1))
+    join_refused(tmp_path, [tmp_path / "o"], r"folders such as rank-. and parts such as x\.0\.npy")
 
 
 ODD = "a\nb\x1b" if os.name == "posix" else "a b"

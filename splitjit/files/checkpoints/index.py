@@ -141,6 +141,10 @@ def _parts_in(path: Path) -> list[Path]:
     if not path.is_dir() or _main_files(path):
         return [path]
     ranks = [one for one in path.iterdir() if one.is_dir() and _main_files(one)]
+    parts = [one for one in path.iterdir() if _PART.fullmatch(one.name)]
+    if ranks and parts:
+        rule = f"it holds folders such as {ranks[0].name} and parts such as {parts[0].name}: name "
+        raise SplitError("files", str(path), rule + "those to read")
     return sorted(ranks, key=_numbers) or _parts_of_a_file(path) or [path]
 
 
