@@ -564,6 +564,9 @@ def test_join_refuses_parts_that_do_not_fit(tmp_path):
     join_refused(tmp_path, [a, path["d"]], "as many axes", axis=0)
     join_refused(tmp_path, [a, path["f"]], "C order", axis=0)
     join_refused(tmp_path, [a, a], "joined with itself", axis=0)
+    (tmp_path / "link.npy").symlink_to(a)  # as in a cache that holds equal parts once
+    files.join_files([a, tmp_path / "link.npy"], tmp_path / "two.npy", axis=0)
+    assert np.load(tmp_path / "two.npy").shape == (4, 3)
     join_refused(tmp_path, [a, path["b"]], "axis must be in", axis=2)
     join_refused(tmp_path, [path["s"], path["d"]], "rank 0", axis=0)
     join_refused(tmp_path, [a, tmp_path / "z.npz"], "same format", axis=0)

@@ -3,6 +3,7 @@
 Parts are joined in the order of their ranks, file by file, by tensor name.
 """
 
+import os
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -116,12 +117,12 @@ def _metadata(parts: Sequence[TensorFile], records: Mapping[TensorFile, record.R
 
 
 def _check_inputs(parts: Sequence[index.Checkpoint]) -> None:
-    same: dict[tuple[int, int], TensorFile] = {}
+    same: dict[tuple[str, str], TensorFile] = {}
     for part in parts:
         for file in part.files:
-            inode = file.status.st_dev, file.status.st_ino
-            if same.setdefault(inode, file) is not file:
-                raise record.unlike(same[inode], file, "a file must not be joined with itself")
+            place = os.path.realpath(file.path.parent), file.path.name  # links may share a blob
+            if same.setdefault(place, file) is not file:
+                raise record.unlike(same[place], file, "a file must not be joined with itself")
             file.fingerprint()  # to know later whether a change of its ctime changed its contents
         if {file.suffix for file in part.files} != {file.suffix for file in parts[0].files}:
             first = parts[0].files[0]
