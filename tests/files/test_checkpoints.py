@@ -121,6 +121,9 @@ def test_a_checkpoint_and_another_file_in_the_same_ranks(model, tmp_path):
     (tmp_path / "config.json").write_text("[]")
     split_refused(paths, r"config\.json: must be alike in all inputs; copy_config=False", **how)
     (tmp_path / "config.json").unlink()
+    same = save(tmp_path / "model-1.safetensors", e=np.arange(4.0))
+    name = "{stem}-{part}.safetensors"
+    split_refused([model, same], "parts of two files of one name", name=name, **how)
     files.split_files(paths, **how)
     files.join_files(tmp_path / "o", tmp_path / "j")
     assert load(tmp_path / "j").keys() == {*load(model), "e"}

@@ -193,6 +193,11 @@ def _make_indexes(checkpoints: Sequence[Checkpoint], files: list[FilePlan], coun
             parts = [(file.targets[i].name, file.part(i)) for file in indexed]
             target = indexed[0].targets[i].with_name(name)
             made.append((target, index.dump(index.make(content, parts))))
+        wholes = {file.record.file: file for file in group}
+        for file in group:
+            if file.record.file and (other := wholes[file.record.file]) is not file:
+                rule = "a folder of a rank cannot hold parts of two files of one name; rename one"
+                raise SplitError("split", f"{file.paths[0]} and {other.paths[0]}", rule)
         for i in range(count):
             records = {file.targets[i].name: file.record for file in group if file.record}
             made.append((group[0].targets[i].with_name(MANIFEST), manifest(records, i)))
