@@ -65,13 +65,12 @@ def read_whole(given: Sequence[index.Checkpoint], choose: Chooser, said: bool) -
         joined.metadata = _metadata(joined.inputs, records)
         files.append(joined)
     made_of = next((own.checkpoint for own in records.values()), None)
-    of_part, contents = [
-        [(one.path.name, [*one.tensors.values()]) for one in group if one.suffix == ".safetensors"]
-        for group in (first.files, files)
-    ]
+    indexed = [file for file in files if file.suffix == ".safetensors"]
+    contents = [(file.path.name, [*file.tensors.values()]) for file in indexed]
     needs_index = first.is_folder and [name for name, _ in contents] not in ([], [index.SINGLE])
     if contents and first.index:  # that of a single file only if it says more than ours
-        needs_index |= first.index != index.make(None, of_part)
+        entries = {*first.index, *first.index.get("metadata", ())}
+        needs_index |= not entries <= {"metadata", "weight_map", "total_size"}
     content = index.make(first.index, contents) if needs_index else None
     return replace(first, files=tuple(files), index=content, made_of=made_of, parts=tuple(parts))
 
@@ -95,7 +94,7 @@ def plan_whole(whole: index.Checkpoint, options: sharding.Options) -> SplitFiles
         splits = tuple(file.plans.values())
         plans.append(FilePlan(paths, (target,), tuple(tensors), (), file, joined=splits))
     indexes = [(out / whole.index_name, index.dump(whole.index))] if whole.index else []
-    return sharding.plan_writes([whole], plans, indexes, options, first.is_folder)
+    return sharding.plan_writes(whole.parts, plans, indexes, options)
 
 
 def _key(file: TensorFile, position: int, name: str) -> tuple[int, str]:

@@ -40,8 +40,7 @@ def plan_split(paths: index.Paths, rule: Rule, options: Options) -> SplitFiles:
     for one in checkpoints:
         # The record of such a file is in the manifest alone, and a new one would replace it.
         if one.is_folder and any(file.suffix != ".safetensors" for file in one.files):
-            rest = "it holds parts of a split that cannot record a second one: reshard splits them "
-            rest += "again, or name the files"
+            rest = "its .npy and .npz parts cannot record a second split: reshard splits them again"
             raise SplitError("split", str(one.path), rest)
     models = [one for one in named if one.is_folder]
     several = [one for one in named if one.is_folder or len(one.files[0].tensors) > 1]

@@ -108,7 +108,7 @@ def plan_parts(
             groups.setdefault((targets, None if merged else file), []).append(file)
     files = [_plan_file(own, targets, tensors, blank) for (targets, _), own in groups.items()]
     indexes = _make_indexes(checkpoints, files, count) if options.ranks else []
-    planned = plan_writes(checkpoints, files, indexes, options, options.ranks)
+    planned = plan_writes(checkpoints[0].parts or checkpoints, files, indexes, options)
     return replace(planned, warnings=tuple(_warnings(planned, inputs, count)))
 
 
@@ -208,15 +208,12 @@ def _make_indexes(checkpoints: Sequence[Checkpoint], files: list[FilePlan], coun
 
 
 def plan_writes(
-    checkpoints: Sequence[Checkpoint],
-    files: Sequence[FilePlan],
-    indexes: Indexes,
-    options: Options,
-    to_folders: bool,
+    parts: Sequence[Checkpoint], files: Sequence[FilePlan], indexes: Indexes, options: Options
 ) -> SplitFiles:
     """Return the plan of all files, with copies of configurations for their folders.
 
-    There are no copies if the options say so, or if they say nothing and `to_folders` is False.
+    `parts` are the inputs: the parts to join, or the checkpoints to split. If the options do not
+    say whether there are copies, there are if the new files go into folders of their own.
 
     Raises
     ------
@@ -225,8 +222,8 @@ def plan_writes(
         place, or if one replaces an input.
     """
     found: list[Path] = []
+    to_folders = options.ranks if options.layout else parts[0].is_folder  # a join has no layout
     wanted = to_folders if options.copy_config is None else options.copy_config
-    parts = [part for one in checkpoints for part in one.parts or (one,)]
     inputs = [file.path for part in parts for file in part.files]
     for part in parts:
         beside = [part.folder / name for name in (part.index_name, MANIFEST)]
