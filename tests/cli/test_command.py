@@ -81,14 +81,11 @@ def parts_of(stem, count):
 
 
 RULES = [
-    (["--num-outputs", "4"], {"num_outputs": 4}),
+    *[([f"--num-{name}", "4"], {f"num_{name}": 4}) for name in ("outputs", "sections")],
     (["--num-splits", "3"], {"num_splits": 3}),
-    (["--split", "2,4"], {"split": [2, 4]}),
-    (["--split", "2, 4"], {"split": [2, 4]}),
-    (["--split", "4"], {"split": 4}),
-    (["--split", "6,"], {"split": [6]}),
+    *[(["--split", text], {"split": [2, 4]}) for text in ("2,4", "2, 4")],
+    *[(["--split", "4"], {"split": 4}), (["--split", "6,"], {"split": [6]})],
     (["--split", "0,6,0"], {"split": [0, 6, 0]}),
-    (["--num-sections", "4"], {"num_sections": 4}),
     (["--indices", "2,4"], {"indices": [2, 4]}),
     (["--indices", "5"], {"indices": [5]}),
     (["--indices=-4,99"], {"indices": [-4, 99]}),
@@ -546,14 +543,10 @@ def test_info_of_parts(checkpoint, cli):
     assert found["checkpoints"][0]["split"]["rule"] == {"num_splits": 2}
     np.save("y.npy", checkpoint["0.o"])
     np.save("z.npy", checkpoint["0.q"])
-    for out, given in {
-        "o": "m.npz --tensor=0.q",
-        "p": "m.npz --tensor=0.o",
-        "q": "y.npy z.npy",
-    }.items():
-        cli(f"split {given} --num-splits=2 --layout=ranks --out={out} --quiet")
-    assert "all" not in cli("info o/rank-0 p/rank-1").out
-    assert "2 x (2, 6)\n" in cli("info q --tensors").out
+    for i, given in enumerate(["m.npz --tensor=0.q", "m.npz --tensor=0.o", "y.npy z.npy"]):
+        cli(f"split {given} --num-splits=2 --layout=ranks --out=o{i} --quiet")
+    assert "all" not in cli("info o0/rank-0 o1/rank-1").out
+    assert "2 x (2, 6)\n" in cli("info o2 --tensors").out
 
 
 def test_a_flat_folder_of_parts(x, cli):

@@ -210,31 +210,16 @@ def index_of(**weights):
 
 
 BAD_INDEXES = {
-    "empty": b"",
-    "text": b"no index",
-    "no UTF-8": b"\xff\xff\xff",
+    **{"empty": b"", "text": b"no index", "no UTF-8": b"\xff\xff\xff"},
     "nested": b'{"a":' * 100_000,
-    "a list": b"[]",
-    "no weight_map": b"{}",
-    "empty weight_map": index_of(),
+    **{"a list": b"[]", "no weight_map": b"{}", "empty weight_map": index_of()},
     "weight_map of a list": b'{"weight_map": ["a"]}',
     "metadata of a list": b'{"metadata": [], "weight_map": {"a": "b.safetensors"}}',
-    "a number": index_of(a=1),
-    "null": index_of(a=None),
-    "no name": index_of(a=""),
-    "parent": index_of(a="../x.safetensors"),
-    "parent alone": index_of(a=".."),
-    "parent inside": index_of(a="b/../../x.safetensors"),
-    "absolute": index_of(a="/etc/x.safetensors"),
-    "drive": index_of(a="C:x.safetensors"),
-    "backslash": index_of(a="..\\x.safetensors"),
-    "folder": index_of(a="b/x.safetensors"),
-    "NUL": index_of(a="x\0.safetensors"),
-    "no name of a file system": index_of(a="x\ud800.safetensors"),
-    "other format": index_of(a="x.npy"),
-    "itself": index_of(a=INDEX),
-    "another index": index_of(a="other.safetensors.index.json"),
 }
+BAD_NAMES = [1, None, "", "..", "../x.safetensors", "b/../../x.safetensors", "/etc/x.safetensors"]
+BAD_NAMES += ["C:x.safetensors", "..\\x.safetensors", "b/x.safetensors", "x\0.safetensors", "x.npy"]
+BAD_NAMES += ["x\ud800.safetensors", INDEX, "other.safetensors.index.json"]
+BAD_INDEXES |= {ascii(name): index_of(a=name) for name in BAD_NAMES}
 
 
 @pytest.mark.parametrize("content", BAD_INDEXES.values(), ids=BAD_INDEXES)
@@ -351,9 +336,7 @@ def test_lengths_of_one_tensor(tmp_path, lengths):
 
 BAD_PATTERNS = [
     ("a=0:3,4", "must sum to the axis length 8"),
-    ("a=0:4,4,", "lengths separated by commas"),
-    ("a=0:4@2@2,4", "lengths separated by commas"),
-    ("a=0:,", "lengths separated by commas"),
+    *[(one, "lengths separated by commas") for one in ("a=0:4,4,", "a=0:4@2@2,4", "a=0:,")],
     (f"a={'9' * 5000}", "integers of few digits"),
     ("a=0/3,4", "must sum to the axis length 8"),
     ("a=0/3,3,2", "same number of parts"),
@@ -488,9 +471,7 @@ def test_patterns_for_codes_do_not_cut_their_table(tmp_path, codes, table):
         assert [name for name, axis in axes.items() if axis is None] == [f"l.0.gate_proj.{table}"]
         assert planned.warnings == ()
         assert_joined(planned.targets, path, **how)
-    two = [
-        save(tmp_path / f"{name}.npz", **{f"m.{name}": np.ones((4, 4))}) for name in (codes, table)
-    ]
+    two = [save(tmp_path / f"{one}.npz", **{f"m.{one}": np.eye(4)}) for one in (codes, table)]
     files.split_files(two, num_splits=2, axis=0)
     assert_joined([tmp_path / f"{table}.{i}.npz" for i in range(2)], two[1], axis=0)
     if codes != "indices":  # whose rows may stand for anything
@@ -549,19 +530,11 @@ def join_refused(tmp_path, parts, message, **options):
 
 
 def test_join_refuses_parts_that_do_not_fit(tmp_path):
-    arrays = {
-        "a": np.zeros((2, 3), "f4"),
-        "b": np.zeros((2, 4), "f4"),
-        "c": np.zeros((2, 3), "f8"),
-        "d": np.zeros(2, "f4"),
-        "f": np.asfortranarray(np.zeros((2, 3), "f4")),
-        "s": np.float32(1),
-    }
-    path = {name: tmp_path / f"{name}.npy" for name in arrays}
-    for name, x in arrays.items():
-        np.save(path[name], x)
-    np.savez(tmp_path / "z.npz", a=arrays["a"])
-    a = path["a"]
+    x = np.zeros((2, 3), "f4")
+    arrays = {"a": x, "b": np.zeros((2, 4), "f4"), "c": x.astype("f8"), "d": np.zeros(2, "f4")}
+    arrays |= {"f": np.asfortranarray(x), "s": np.float32(1)}
+    path = {name: save(tmp_path / f"{name}.npy", x=held) for name, held in arrays.items()}
+    a, z = path["a"], save(tmp_path / "z.npz", a=x)
     join_refused(tmp_path, [a, path["b"]], "same shape in all parts, except along axis 0", axis=0)
     join_refused(tmp_path, [a, path["c"]], "same dtype", axis=0)
     join_refused(tmp_path, [a, path["d"]], "as many axes", axis=0)
@@ -572,7 +545,7 @@ def test_join_refuses_parts_that_do_not_fit(tmp_path):
     assert np.load(tmp_path / "two.npy").shape == (4, 3)
     join_refused(tmp_path, [a, path["b"]], "axis must be in", axis=2)
     join_refused(tmp_path, [path["s"], path["d"]], "rank 0", axis=0)
-    join_refused(tmp_path, [a, tmp_path / "z.npz"], "same format", axis=0)
+    join_refused(tmp_path, [a, z], "same format", axis=0)
     join_refused(tmp_path, [a, path["b"]], r"must end in \.npy", axis=1, out=tmp_path / "x.npz")
     join_refused(tmp_path, [a, path["b"]], "would replace an input", axis=1, out=a, force=True)
     join_refused(tmp_path, [a, path["b"]], "is a directory", axis=1, out=tmp_path)
@@ -629,6 +602,10 @@ BAD_OPTIONS = [
     ({"tensors": ["none"]}, "pattern 'none'"),
     ({"tp_plan": True}, r"config\.json"),
     ({"paths": []}, "must name a file"),
+    *[({"paths": one}, "must be a path") for one in (None, 5, [5], b"model")],
+    *[({one: 5}, "5: must be a path") for one in ("name", "out", "config")],
+    *[({"tensors": one}, "must be a list or a tuple") for one in ("w=0", 5)],
+    *[({one: "a\0"}, "must not hold a null") for one in ("paths", "name", "out", "config")],
     *[({"tensors": TENSORS, "name": name}, "name=") for name in NAMES],
 ]
 

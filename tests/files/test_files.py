@@ -170,13 +170,8 @@ def fail_after(monkeypatch, owner, name, calls, error):
     return made
 
 
-FAILURES = [
-    (Npy, "create", 1),
-    (tiles, "split", 1),
-    (Source, "take", 2),
-    (PlainWriter, "write", 4),
-    (os, "fsync", 2),
-]
+FAILURES = [(Npy, "create", 1), (tiles, "split", 1), (Source, "take", 2)]
+FAILURES += [(PlainWriter, "write", 4), (os, "fsync", 2)]
 ERRORS = [OSError("No space left on device"), KeyboardInterrupt()]
 
 

@@ -14,14 +14,10 @@ from tests.files.test_checkpoints import forget
 
 st = pytest.importorskip("safetensors.numpy")
 
-LAYERS = {  # style, output features, input features
-    "self_attn.q_proj": ("colwise", 256, 128),
-    "self_attn.k_proj": ("colwise", 128, 128),
-    "self_attn.o_proj": ("rowwise", 128, 256),
-    "mlp.up_proj": ("colwise", 512, 128),
-    "mlp.down_proj": ("rowwise", 128, 512),
-    "mlp.gate": ("replicate", 32, 128),
-}
+# Style, output features, input features.
+LAYERS = {"self_attn.q_proj": ("colwise", 256, 128), "self_attn.k_proj": ("colwise", 128, 128)}
+LAYERS |= {"self_attn.o_proj": ("rowwise", 128, 256), "mlp.up_proj": ("colwise", 512, 128)}
+LAYERS |= {"mlp.down_proj": ("rowwise", 128, 512), "mlp.gate": ("replicate", 32, 128)}
 BLOCK = 16
 GROUP = 32
 RNG = np.random.default_rng(5)

@@ -198,10 +198,8 @@ def test_a_folder_of_ranks(model, tmp_path, capsys):
 ODD = "a\nb\x1b" if os.name == "posix" else "a b"
 NUMBERED = [
     # how parts are named, what is given, and what is joined
-    ("o/rank-{}/model.safetensors", "o", "j"),
-    ("o/rank-{}/model.safetensors", "o/*", "j"),
-    (f"o/{ODD}.{{}}.npy", "o", "j.npy"),
-    (f"o/{ODD}.{{}}.npy", "o/*", "j.npy"),
+    *[("o/rank-{}/model.safetensors", given, "j") for given in ("o", "o/*")],
+    *[(f"o/{ODD}.{{}}.npy", given, "j.npy") for given in ("o", "o/*")],
     ("o/part{}of12.npz", "o/*", "j.npz"),
     ("{}/x.npy", "*/*", "j.npy"),
 ]

@@ -148,18 +148,11 @@ def plan_of(**styles):
     return tensor_parallel.ModelPlan("Model", "model", styles, {"": (8, 2)}, own)
 
 
-STYLES = [
-    ("colwise", [8, 4], 0, (8,)),
-    ("colwise", [8], 0, (8,)),
-    ("colwise", [3, 8, 4], 1, (8,)),
-    ("rowwise", [8, 4], 1, (4,)),
-    ("rowwise", [8], None, None),
-    ("packed_colwise", [3, 8, 4], 1, (4, 4)),
-    ("packed_rowwise", [3, 8, 4], 2, (2, 2)),
-    ("embedding_rowwise", [8, 4], 0, (8,)),
-    ("embedding_colwise", [8, 4], 1, (4,)),
-    ("replicate", [8, 4], None, None),
-]
+STYLES = [("colwise", [8, 4], 0, (8,)), ("colwise", [8], 0, (8,)), ("colwise", [3, 8, 4], 1, (8,))]
+STYLES += [("rowwise", [8, 4], 1, (4,)), ("rowwise", [8], None, None)]
+STYLES += [("packed_colwise", [3, 8, 4], 1, (4, 4)), ("packed_rowwise", [3, 8, 4], 2, (2, 2))]
+STYLES += [("embedding_rowwise", [8, 4], 0, (8,)), ("embedding_colwise", [8, 4], 1, (4,))]
+STYLES += [("replicate", [8, 4], None, None)]
 
 
 @pytest.mark.parametrize(("style", "shape", "axis", "sections"), STYLES, ids=str)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from splitjit.errors import SplitError, shorten
+from splitjit.errors import SplitError, SplitTypeError, shorten
 from splitjit.files import formats
 from splitjit.files.formats.base import Tensor, TensorFile
 from splitjit.files.staging import StrPath
@@ -118,8 +118,14 @@ _PART = re.compile(r"(.+)\.(\d+)(\.npy|\.npz|\.safetensors)", re.DOTALL)
 
 def as_paths(paths: Paths) -> list[Path]:
     """Return paths as a list; one path is a list of one."""
-    given = [paths] if isinstance(paths, (str, os.PathLike)) else [*paths]
+    given: list[Any] = [paths]
+    if isinstance(paths, Iterable) and not isinstance(paths, (str, bytes, os.PathLike)):
+        given = [*paths]
     for path in given:
+        if not isinstance(path, (str, os.PathLike)):
+            raise SplitTypeError("files", shorten(path), "must be a path: a string or a Path")
+        if "\0" in str(path):
+            raise SplitError("files", shorten(str(path)), "a path must not hold a null character")
         if isinstance(path, str) and re.match(r"[a-z][a-z0-9+.-]+://", path):
             rule = "must be a local path; fetch the file first, with the tool of its storage"
             raise SplitError("files", shorten(path), rule)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from splitjit._plan.rules import Rule
-from splitjit.errors import SplitError, pairs
+from splitjit.errors import SplitError, SplitTypeError, pairs
 from splitjit.files import file_plan
 from splitjit.files.checkpoints import index, siblings
 from splitjit.files.checkpoints.index import MANIFEST, Checkpoint
@@ -53,6 +53,11 @@ class Options:
             if value not in (*allowed, None):
                 rule = f"must be {' or '.join(map(repr, allowed))}"
                 raise SplitError("files", pairs(**{option: value}), rule)
+        paths = (self.config, self.out, self.name)
+        index.as_paths([one for one in paths if one is not None] or ".")
+        if not isinstance(self.tensors, (list, tuple, type(None))):
+            rule = "must be a list or a tuple of patterns"
+            raise SplitTypeError("files", pairs(tensors=self.tensors), rule)
         if self.name is None:
             return
         if any(c in "{}/\\" for c in _FIELD.sub("", self.name)):
@@ -96,7 +101,7 @@ def plan_parts(
     made_of = checkpoints[0].made_of or index.digest(inputs)
     recorded = options.ranks or any(file.suffix == ".safetensors" for file in inputs)
     blank = Record(made_of, 0, count, rule, {}) if count and recorded else None
-    if isinstance(rule[1], tuple) and not options.ranks:
+    if count > 1 and isinstance(rule[1], tuple) and not options.ranks:
         _check_unrecorded([plan for file in inputs for plan in tensors[file]])
     # The files whose parts have the same names, by these names; others are alone.
     groups: dict[tuple[tuple[Path, ...], TensorFile | None], list[TensorFile]] = {}
