@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from types import EllipsisType
 from typing import Any, SupportsIndex, TypeVar
 
-import numpy as np
-
 from splitjit._api.split_plan import cached_plan
 from splitjit._inputs.arrays import as_array
 from splitjit._inputs.torch.tensors import is_compiling, is_tensor
@@ -169,8 +167,6 @@ def integer_input(name: str, value: Any, types: Set[str], ranks: Collection[int]
 
 def array_input(name: str, value: Any, types: Set[str], ranks: Collection[int]) -> Any:
     """Return an input that is an array as a number or a list of numbers."""
-    if issubclass(type(value), np.ma.MaskedArray) and np.ma.is_masked(value):
-        raise SplitTypeError.of(pairs(**{name: value}), "must have no masked item")
     try:
         # torch.compile cannot trace the dtype of an array.
         array = value if is_tensor(value) and is_compiling() else as_array(value)

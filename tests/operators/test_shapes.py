@@ -115,7 +115,6 @@ REFUSED = [
     ("float", lambda: Unknown(2.0), "Unknown: length=2.0: must be an integer"),
     ("doubles", lambda: Split(opset=1)(np.zeros(6, "f4"), np.array([2.0, 4.0])),
      "split=array of float64, [2. 4.]: must have rank 1 and be of tensor(float)"),
-    ("masked", lambda: Split()(np.arange(6), np.ma.array([2, 4], mask=[0, 1])), "no masked item"),
     ("a call", lambda: Split()(np.arange(6), UNKNOWN), "ONNX Split-18: split=Unknown("),
     ("a call of OpenVINO", lambda: openvino.Split(num_splits=1)([6], UNKNOWN), "axis=Unknown("),
     ("variadic lengths", lambda: openvino.VariadicSplit()([6], 0, UNKNOWN), "lengths=Unknown("),
