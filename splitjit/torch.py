@@ -19,7 +19,6 @@ As in torch, all but `split` also take NumPy's names: ``axis`` for ``dim``, ``a`
 
 from __future__ import annotations
 
-import contextlib
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast
@@ -33,7 +32,7 @@ import splitjit._api.join as joins
 from splitjit._api.protocols import Part, SupportsSlices
 from splitjit._api.split_plan import by_rule
 from splitjit._copy.run import run
-from splitjit._inputs.torch.memory import look_up
+from splitjit._inputs.torch.memory import has_lost_memory, look_up
 from splitjit._inputs.torch.tensors import is_compiling, is_tensor, tensor_input
 from splitjit._plan.arguments import rule_of
 from splitjit._planes import split_planes, without_axis
@@ -306,8 +305,11 @@ def stack(tensors: Any, dim: int = 0, *, out: Any = None) -> Any:
 def _joined(name: str, tensors: Any, dim: Any, out: Any) -> Any:
     """Join tensors by splitjit if it takes them, and otherwise by torch."""
     if type(tensors) in (list, tuple) and all(map(is_tensor, tensors)) and not is_compiling():
-        with contextlib.suppress(SplitError):
+        try:
             return (joins.stack if name == "stack" else joins.join)(tensors, dim, out=out)
+        except SplitError:
+            if any(map(has_lost_memory, filter(is_tensor, [*tensors, out]))):
+                raise  # torch would crash
     return _ORIGINALS[name](tensors, dim, out=out)
 
 

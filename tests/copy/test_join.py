@@ -160,89 +160,41 @@ READ_ONLY.flags.writeable = False
 REFUSALS = {
     # what is wrong: (the call, the class, the message after the operator)
     "no part": (lambda: splitjit.join([]), SplitError, "parts=[]: must have at least one array"),
-    "no sequence": (
-        lambda: splitjit.join(3),
-        SplitTypeError,
-        "parts of type int: must be a sequence of arrays",
-    ),
-    "two arrays": (
-        lambda: splitjit.join(X, X),
-        SplitTypeError,
-        "axis=array of float64, shape (2, 3), [[0. 0. 0.] [0. 0. 0.]]: must be an integer; pass "
-        "all parts in one list",
-    ),
-    "a new axis": (
-        lambda: splitjit.join([X[0], X[1]], axis=1),
-        SplitError,
-        "axis=1, shape=(3,): axis must be in [-1, 0]; stack joins along a new axis",
-    ),
-    "a dict": (
-        lambda: splitjit.join({"a": X}),
-        SplitTypeError,
-        "parts of type dict: must be a sequence of arrays; pass list(parts.values())",
-    ),
-    "a table": (
-        lambda: splitjit.join(type("Table", (), {"columns": ["a"]})()),
-        SplitTypeError,
-        "parts of type Table: must be a sequence of arrays; pass its columns, each as an array",
-    ),
-    "a shape": (
-        lambda: splitjit.join([X, np.zeros((3, 3))], axis=1),
-        SplitError,
-        "parts[1] of shape (3, 3), parts[0] of shape (2, 3): must be equal in all axes but axis 1",
-    ),
-    "rank 0": (
-        lambda: splitjit.join([np.float64(1)]),
-        SplitError,
-        "parts[0] of rank 0: has no axis to join along; stack joins such arrays",
-    ),
-    "a shape to stack": (
-        lambda: splitjit.stack([X, X.T]),
-        SplitError,
-        "parts[1] of shape (3, 2), parts[0] of shape (2, 3): must be equal",
-    ),
-    "a rank to stack": (
-        lambda: splitjit.stack([X, X[0]], 2),
-        SplitError,
-        "parts[1] of shape (3,), parts[0] of shape (2, 3): must be equal",
-    ),
-    "a dtype": (
-        lambda: splitjit.join([X, X.astype(">f8")]),
-        SplitTypeError,
-        "parts[1] of dtype >f8, parts[0] of dtype float64: the dtypes must be equal, because bits "
-        'are copied and never converted; pass np.asarray(parts[1], "float64")',
-    ),
-    "the axis": (
-        lambda: splitjit.stack([X], 3),
-        SplitError,
-        "axis=3, shape=(2, 3, 1): axis must be in [-3, 2]",
-    ),
-    "a class with a meaning": (
-        lambda: splitjit.join([X, X.view(Unit)]),
-        SplitTypeError,
-        "parts[1] of type Unit and dtype float64: only its values would be split, without what its "
-        "class adds to them; pass np.asarray(parts[1])",
-    ),
-    "the shape of out": (
-        lambda: splitjit.join([X], out=np.zeros((3, 2))),
-        SplitError,
-        "out of shape (3, 2): the parts make the shape (2, 3)",
-    ),
-    "the dtype of out": (
-        lambda: splitjit.join([X], out=np.zeros((2, 3), "f4")),
-        SplitTypeError,
-        "out of dtype float32: the dtype must be the dtype of parts[0], float64",
-    ),
-    "the type of out": (
-        lambda: splitjit.join([X], out=[X]),
-        SplitTypeError,
-        "out of type list: must be an ndarray, as the parts are",
-    ),
-    "a read-only out": (
-        lambda: splitjit.join([X], out=READ_ONLY),
-        SplitError,
-        "out is read-only: must be writeable",
-    ),
+    "no sequence": (lambda: splitjit.join(3), SplitTypeError,
+     "parts of type int: must be a sequence of arrays"),
+    "two arrays": (lambda: splitjit.join(X, X), SplitTypeError,
+     "axis=array of float64, shape (2, 3), [[0. 0. 0.] [0. 0. 0.]]: must be an integer; pass "
+     "all parts in one list"),
+    "a new axis": (lambda: splitjit.join([X[0], X[1]], axis=1), SplitError,
+     "axis=1, shape=(3,): axis must be in [-1, 0]; stack joins along a new axis"),
+    "a dict": (lambda: splitjit.join({"a": X}), SplitTypeError,
+     "parts of type dict: must be a sequence of arrays; pass list(parts.values())"),
+    "a table": (lambda: splitjit.join(type("Table", (), {"columns": ["a"]})()), SplitTypeError,
+     "parts of type Table: must be a sequence of arrays; pass its columns, each as an array"),
+    "a shape": (lambda: splitjit.join([X, np.zeros((3, 3))], axis=1), SplitError,
+     "parts[1] of shape (3, 3), parts[0] of shape (2, 3): must be equal in all axes but axis 1"),
+    "rank 0": (lambda: splitjit.join([np.float64(1)]), SplitError,
+     "parts[0] of rank 0: has no axis to join along; stack joins such arrays"),
+    "a shape to stack": (lambda: splitjit.stack([X, X.T]), SplitError,
+     "parts[1] of shape (3, 2), parts[0] of shape (2, 3): must be equal"),
+    "a rank to stack": (lambda: splitjit.stack([X, X[0]], 2), SplitError,
+     "parts[1] of shape (3,), parts[0] of shape (2, 3): must be equal"),
+    "a dtype": (lambda: splitjit.join([X, X.astype(">f8")]), SplitTypeError,
+     "parts[1] of dtype >f8, parts[0] of dtype float64: the dtypes must be equal, because bits "
+     'are copied and never converted; pass np.asarray(parts[1], "float64")'),
+    "the axis": (lambda: splitjit.stack([X], 3), SplitError,
+     "axis=3, shape=(2, 3, 1): axis must be in [-3, 2]"),
+    "a class with a meaning": (lambda: splitjit.join([X, X.view(Unit)]), SplitTypeError,
+     "parts[1] of type Unit and dtype float64: only its values would be split, without what its "
+     "class adds to them; pass np.asarray(parts[1])"),
+    "the shape of out": (lambda: splitjit.join([X], out=np.zeros((3, 2))), SplitError,
+     "out of shape (3, 2): the parts make the shape (2, 3)"),
+    "the dtype of out": (lambda: splitjit.join([X], out=np.zeros((2, 3), "f4")), SplitTypeError,
+     "out of dtype float32: the dtype must be the dtype of parts[0], float64"),
+    "the type of out": (lambda: splitjit.join([X], out=[X]), SplitTypeError,
+     "out of type list: must be an ndarray, as the parts are"),
+    "a read-only out": (lambda: splitjit.join([X], out=READ_ONLY), SplitError,
+     "out is read-only: must be writeable"),
     "an out that overlaps itself": (
         lambda: splitjit.join(
             [X], out=np.lib.stride_tricks.as_strided(np.zeros(9), (2, 3), (8, 8))
@@ -251,33 +203,20 @@ REFUSALS = {
         "out of strides (8, 8): its elements must not share memory; each stride must span the dims "
         "below it",
     ),
-    "shared memory": (
-        lambda: splitjit.join([X[:, ::2], X[:, 1::2]], axis=1, out=X),
-        SplitError,
-        "out and parts[0]: must not share memory",
-    ),
+    "shared memory": (lambda: splitjit.join([X[:, ::2], X[:, 1::2]], axis=1, out=X), SplitError,
+     "out and parts[0]: must not share memory"),
     "a mask in the data of out": (
-        lambda: splitjit.join([np.ma.zeros(6, "i1")], out=np.ma.array(MASK, mask=MASK.view("?"))),
-        SplitError,
-        "out: its mask must not share memory with its data",
-    ),
-    "a result of 65 axes, a stack": (
-        lambda: splitjit.stack([np.zeros((1,) * 64)]),
-        SplitError,
-        f"shape=({'1, ' * 8}...): maximum supported dimension for an ndarray is currently "
-        "64, found 65",
-    ),
+     lambda: splitjit.join([np.ma.zeros(6, "i1")], out=np.ma.array(MASK, mask=MASK.view("?"))),
+     SplitError, "out: its mask must not share memory with its data"),
+    "a result of 65 axes, a stack": (lambda: splitjit.stack([np.zeros((1,) * 64)]), SplitError,
+     f"shape=({'1, ' * 8}...): maximum supported dimension for an ndarray is currently 64, "
+     "found 65"),
     "a plan of other parts": (
-        lambda: splitjit.plan_split((2, 3), [1, 2], 1).join([X[:, :2], X[:, 2:]]),
-        SplitError,
-        "parts[0] of shape (2, 2): part 0 has shape (2, 1)",
-    ),
-    "a plan of more parts": (
-        lambda: splitjit.plan_split((2, 3), [1, 2], 1).join([X]),
-        SplitError,
-        "parts of 1 arrays: the plan has 2 parts",
-    ),
-}
+     lambda: splitjit.plan_split((2, 3), [1, 2], 1).join([X[:, :2], X[:, 2:]]), SplitError,
+     "parts[0] of shape (2, 2): part 0 has shape (2, 1)"),
+    "a plan of more parts": (lambda: splitjit.plan_split((2, 3), [1, 2], 1).join([X]), SplitError,
+     "parts of 1 arrays: the plan has 2 parts"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", REFUSALS)

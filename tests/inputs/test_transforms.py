@@ -290,11 +290,26 @@ def test_a_join_compiles_in_torch():
 
 
 def test_freed_memory_is_refused():
-    x = torch.ones(4)
+    """In each mode, transform and class: torch joins such tensors, and crashes."""
+    x, cut = torch.ones(4, 4), torch.ones(4, 4)
     x.untyped_storage().resize_(0)
-    for copy in (True, False):
-        with pytest.raises(SplitTypeError, match="its memory was freed"):
-            split(x, 2, copy=copy)
+    cut.untyped_storage().resize_(8)
+
+    def refused(given):
+        fresh = torch.ones(given.shape)
+        for x in (given, cut):
+            for call in (lambda x: split(x, 2), lambda x: split(x, 2, copy=False),
+                         lambda x: split(fresh, 4, out=[x]), lambda x: splitjit.stack([x, x]),
+                         lambda x: splitjit.torch.cat([x, x])):  # fmt: skip
+                with pytest.raises(SplitTypeError, match="its memory was freed|was resized to 8"):
+                    call(x)
+        return torch.zeros(())
+
+    for transform in (lambda call: call), torch.vmap, torch.func.grad, torch.func.functionalize:
+        transform(refused)(x)
+    refused(x.as_subclass(Counted))
+    with torch.device("cpu"):
+        refused(x)
 
 
 def test_torch_writes_to_no_freed_memory():

@@ -184,15 +184,29 @@ _ROOM = 1 << 44
 def has_lost_memory(x: Any) -> bool:
     """Return whether a tensor does not fit in its storage. Operators of torch would crash on it.
 
-    Tracers, wrappers and zero tensors have no memory to lose.
+    Tracers, wrappers and zero tensors have no memory to lose: their storages say the right size.
     """
+    torch, x = sys.modules["torch"], unwrapped(x)
+    if x.is_nested or x.layout is not torch.strided:
+        return False
     if address_of(x):
         with _quiet(x):
             return bool(int(x.numel())) and not lies_in_storage(x)
-    if not TORCH.in_reach(x) or x.device.type not in _WITH_STORAGES or x._is_zerotensor():
+    if x.device.type not in _WITH_STORAGES or torch._is_functional_tensor(x):
         return False
-    is_functional = sys.modules["torch"]._is_functional_tensor(x)
-    return bool(x.numel()) and not is_functional and not x.untyped_storage().nbytes()
+    try:
+        nbytes = x.untyped_storage().nbytes()
+    except (NotImplementedError, RuntimeError):  # a wrapper has no storage
+        return False
+    return type(nbytes) is int and nbytes == 0 and bool(x.numel())
+
+
+def unwrapped(x: Any) -> Any:
+    """Return the tensor inside of the wrappers of functorch, such as those of ``vmap``."""
+    functorch = sys.modules["torch"]._C._functorch
+    while functorch.is_functorch_wrapped_tensor(x):
+        x = functorch.get_unwrapped(x)
+    return x
 
 
 _WITH_STORAGES = ("cpu", "cuda", "mps", "xpu")

@@ -183,7 +183,7 @@ def _refuse(x: Any, name: str) -> None:
     elif x.layout is not torch.strided:
         rule = f"must not have the layout {x.layout}; pass its .to_dense()"
     elif memory.has_lost_memory(x):
-        nbytes = x.untyped_storage().nbytes()
+        nbytes = memory.unwrapped(x).untyped_storage().nbytes()
         shrunk = f"its storage was resized to {nbytes} bytes, and its elements need more"
         rule = shrunk if nbytes else "its memory was freed"
     else:
