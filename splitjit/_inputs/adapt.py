@@ -103,8 +103,12 @@ def _memory_is_plain(x: Any) -> bool:
     """
     if not _is_of_jax(x) or not hasattr(type(x), "__dlpack_device__"):  # a tracer has no memory
         return False
+    jax = sys.modules["jax"]
     try:
-        return bool(x.devices() == {sys.modules["jax"].devices("cpu")[0]}) and not x.weak_type
+        if x.weak_type or x.devices() != {jax.devices("cpu")[0]}:
+            return False
+        # Outside of x64 mode, JAX takes no items of 64 bits back: it would cut them to 32.
+        return bool(jax.dtypes.canonicalize_dtype(x.dtype, allow_extended_dtype=True) == x.dtype)
     except RuntimeError:  # a deleted array, or no CPU device
         return False
 
@@ -113,9 +117,9 @@ class Array(Input):
     """An Array API array. JAX arrays are immutable, so `out` takes ndarrays.
 
     Kernels copy JAX arrays on the first CPU device. JAX itself splits tracers, arrays on other or
-    several devices, and weakly typed arrays, whose dtype DLPack would make strong. Other libraries
-    slice and copy, so that the parts stay on the array's device and keep what its class adds to
-    the values.
+    several devices, arrays of 64 bits outside of x64 mode, and weakly typed arrays, whose dtype
+    DLPack would make strong. Other libraries slice and copy, so that the parts stay on the array's
+    device and keep what its class adds to the values.
     """
 
     def __init__(self, x: Any) -> None:
