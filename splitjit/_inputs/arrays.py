@@ -145,7 +145,11 @@ def refuse_foreign(x: Any, name: str = X) -> None:
     ]  # fmt: skip
     if not found and any(hasattr(kind, word) for word in _COLUMNS):
         found = [f"{_LABELS}columns one by one"]
-    elif modules[0].startswith("pyarrow.") and x.null_count and str(x.type).startswith(_INTEGERS):
+    elif (
+        modules[0].startswith("pyarrow.")
+        and getattr(x, "null_count", 0)
+        and str(x.type).startswith(_INTEGERS)
+    ):
         found = ["NumPy would turn integers with missing values into floats; pass .fill_null(0)"]
     if found:
         received = "Proxy" if "torch.fx.proxy." in modules else kind_of(x)  # it has any dtype

@@ -140,6 +140,16 @@ def test_arrays_of_jax(jax, shape, dtype):
     assert out[1].tobytes() == np.asarray(x[:, 1:]).tobytes()
 
 
+def test_no_bits_of_jax_are_cut_outside_of_x64_mode(jax):
+    if not hasattr(jax, "enable_x64"):
+        pytest.skip("this JAX has no such function")
+    with jax.enable_x64(True):
+        x = jax.numpy.array([2**40, 1, 2**33 + 5, 3])
+    for parts in split(x, 2), split(x, 2, copy=False), [splitjit.join([x[:2], x[2:]])]:
+        assert [str(part.dtype) for part in parts] == ["int64"] * len(parts)
+        assert np.concatenate(parts).tolist() == [2**40, 1, 2**33 + 5, 3]
+
+
 def test_large_parts_of_jax_are_not_copied_again(jax):
     splitjit.warmup(["f4"])
     x = jax.numpy.zeros((2048, 512), "float32")
@@ -161,6 +171,9 @@ def test_arrays_of_pyarrow():
         parts = split(x, 2)
         assert [type(part) for part in parts] == [np.ndarray] * 2
         assert [part.tolist() for part in parts] == [[1, 2], [3, 4]]
+    assert [bytes(part) for part in split(pa.py_buffer(b"abcd"), 2)] == [b"ab", b"cd"]
+    with pytest.raises(SplitTypeError, match="x of type Int64Scalar: must be an array"):
+        split(pa.scalar(1), 2)
 
 
 def sparse(layout):

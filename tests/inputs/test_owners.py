@@ -97,12 +97,15 @@ first, second = jax.devices()
 x = np.arange(24.0, dtype="f4").reshape(4, 6)
 mesh = Mesh(np.array([first, second]), ("rows",))
 rows = NamedSharding(mesh, PartitionSpec("rows"))
+jax.config.update("jax_default_device", second)
 for place, devices in ((first, {first}), (second, {second}), (rows, {first, second})):
     given = jax.device_put(x, place)
     for copy in (True, False):
         left, right = splitjit.split(given, 3, axis=1, copy=copy)
         assert left.devices() == devices, (left.devices(), devices)
         assert np.array_equal(right, x[:, 3:])
+    small = splitjit.split(given.astype("bfloat16"), 3, axis=1)  # DLPack has no such items
+    assert small[0].devices() == devices, small[0].devices()
     out = [np.zeros((4, 3), "f4") for _ in range(2)]
     splitjit.split(given, 3, axis=1, out=out)
     assert np.array_equal(out[1], x[:, 3:])
@@ -124,6 +127,7 @@ def test_array_api_strict(rule, device):
     x = strict.asarray(numbers(4, 6), device=device)
     host = numbers(4, 6)
     for parts in (split(x, axis=1, **rule), split(x, axis=1, copy=False, **rule),
+                  [part.T for part in split(x.T, axis=0, **rule)],
                   plan_split((4, 6), axis=1, **rule)(x)):  # fmt: skip
         assert all(part.device == device and type(part) is type(x) for part in parts)
         cpu = strict.Device("CPU_DEVICE")
