@@ -12,8 +12,9 @@ from splitjit._api.split import Splittable, split
 from splitjit._inputs.adapt import items_of
 from splitjit._inputs.arrays import as_array
 from splitjit._inputs.input import memory_of
+from splitjit._inputs.torch.tensors import refuse_layout
 from splitjit._plan.arguments import normalize_axis
-from splitjit.errors import OUT, SplitError
+from splitjit.errors import OUT, SplitError, X
 
 
 @overload
@@ -88,6 +89,7 @@ def split_planes(
     try:
         if out is None:
             return without_axis(split(x, 1, axis=axis), axis)
+        refuse_layout(x, X)
         x = x if hasattr(x, "shape") else as_array(x)
         shape = tuple(x.shape)
         index, given = normalize_axis(axis, shape), items_of(out, OUT)
@@ -121,7 +123,11 @@ def _with_axis(array: Any, i: int, plane: tuple[int, ...], part: tuple[int, ...]
     """Return a view of an output that has the axis."""
     if isinstance(array, np.ma.MaskedArray):
         memory_of(array, f"{OUT}[{i}]")  # may refuse the mask
-    shape = getattr(array, "shape", plane)
-    if shape != plane:
-        raise SplitError.of(f"{OUT}[{i}] of shape {tuple(shape)}", f"part {i} has shape {plane}")
-    return array.reshape(part) if hasattr(array, "reshape") else array
+    try:
+        shape = getattr(array, "shape", plane)
+        if shape == plane:
+            return array.reshape(part) if hasattr(array, "reshape") else array
+    except RuntimeError:  # of torch
+        refuse_layout(array, f"{OUT}[{i}]")
+        raise
+    raise SplitError.of(f"{OUT}[{i}] of shape {tuple(shape)}", f"part {i} has shape {plane}")

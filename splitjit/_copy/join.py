@@ -4,8 +4,10 @@ A join is a split of the whole, read backwards. Its plan, its layout and the che
 those of the split; the loops copy the other way, see `splitjit._kernels.loops.join`.
 """
 
+import contextlib
 import functools
-from collections.abc import Sequence
+import operator
+from collections.abc import Callable, Sequence
 from typing import Any, SupportsIndex
 
 import numpy as np
@@ -16,7 +18,9 @@ from splitjit._copy.outputs import check_array, share_memory, views_of
 from splitjit._copy.run import adapter_of
 from splitjit._inputs.adapt import items_of
 from splitjit._inputs.input import Input, Masked, mask_of
-from splitjit._inputs.torch.tensors import is_compiling, is_tensor, tensor_input
+from splitjit._inputs.torch.foreign import exceed_each_other
+from splitjit._inputs.torch.memory import places_of
+from splitjit._inputs.torch.tensors import is_tensor, refuse_layout
 from splitjit._plan.arguments import Shape, normalize_axis
 from splitjit._plan.plan import Plan, PlanCache
 from splitjit._plan.rules import LENGTHS
@@ -43,38 +47,49 @@ def _join(parts: Any, axis: SupportsIndex, out: Any, plans: Plans, stacks: bool)
     given = items_of(parts, "parts")
     if not given:
         raise SplitError.of(pairs(parts=given), "must have at least one array")
-    if is_tensor(given[0]) and is_compiling():  # a compiler that traces knows no `try`
-        return tensor_input(given[0]).joined(given, int(axis), out, stacks)
-    inputs = _of_one_kind([_adapted(part, i) for i, part in enumerate(given)])
+    inputs = _of_one_kind([_of_part(i, adapter_of, part, True) for i, part in enumerate(given)])
     first, shapes = inputs[0], [one.shape for one in inputs]
     for i, one in enumerate(inputs):
         if one.dtype != first.dtype:
             received = f"parts[{i}] of dtype {one.dtype}, parts[0] of dtype {first.dtype}"
             rule = "the dtypes must be equal, because bits are copied and never converted"
-            hint = f'pass np.asarray(parts[{i}], "{first.dtype}")'
-            if first.library == "torch":
+            hint = f"pass parts[{i}].astype(parts[0].dtype)"
+            if type(first) is Input:  # which may be a list
+                hint = f'pass np.asarray(parts[{i}], "{first.dtype}")'
+            elif first.library == "torch":
                 hint = f"pass parts[{i}].to({first.dtype})"
             raise SplitTypeError.of(received, rule, hint)
         if len(shapes[i]) == 0 and not stacks:
             rule = "has no axis to join along; stack joins such arrays"
             raise SplitError.of(f"parts[{i}] of rank 0", rule)
     index = _axis_of(axis, shapes[0], stacks)
-    arrays = [one.array for one in inputs]
     by_library = functools.partial(_joined_by_library, inputs, index, out, stacks)
-    if not all(type(n) is int for shape in shapes for n in shape):  # symbols, or NaN in Dask
+    is_traced = first.is_traced()
+    if is_traced or not all(type(n) is int for shape in shapes for n in shape):
+        _check_known(shapes, plans, exceed_each_other if is_traced else _surely_differ)
         return by_library()
     plan = _plan_of(shapes, index, plans, stacks)
-    if any(array is None for array in arrays):
-        if tuple(getattr(out, "shape", plan.shape)) != plan.shape:  # torch would resize it
+    if is_tensor(out):
+        refuse_layout(out, OUT)
+        if tuple(out.shape) != plan.shape:  # torch may resize it, but not after `numpy`
             raise SplitError.of(f"{OUT} of shape {tuple(out.shape)}", _says(plan))
+    if out is None and first.joins_itself(inputs, plan):
+        with contextlib.suppress(RuntimeError):  # torch lacks the dtype
+            return first.joined([one.x for one in inputs], index, None, stacks)
+    arrays = [_of_part(i, getattr, one, "array") for i, one in enumerate(inputs)]
+    if any(array is None for array in arrays):
+        if is_tensor(out) and is_tensor(first.x):
+            *places, place = places_of([*[one.x for one in inputs], out])
+            check_array(OUT, place, plan.shape, place.dtype, _says(plan))
+            _check_apart([place], [places])
         return by_library()
     sources: list[list[Any]] = [arrays]
     if first.mask is not None:
         sources.append([one.mask for one in inputs])
-    joins_itself = first.joins_itself(inputs, plan)
-    wholes = [] if joins_itself and out is None else _wholes(first, plan, sources, out)
-    if joins_itself:
-        return by_library()
+    wholes = _wholes(first, plan, sources, out)
+    if out is not None and first.joins_itself(inputs, plan):
+        with contextlib.suppress(RuntimeError):
+            return first.joined([one.x for one in inputs], index, out, stacks)
     if stacks:
         sources = [_with_axis(each, index) for each in sources]
     for each, whole in zip(sources, wholes, strict=True):
@@ -149,13 +164,7 @@ def _whole_of(shapes: list[Shape], axis: int) -> tuple[Shape, Shape]:
 def _plan_of(shapes: list[Shape], axis: int, plans: Plans, stacks: bool) -> Plan:
     """Return the plan of the whole; refuse shapes that do not fit each other, or the given plan."""
     if isinstance(plans, Plan):
-        if len(shapes) != len(plans):
-            received, rule = f"parts of {len(shapes)} arrays", f"the plan has {len(plans)} parts"
-            raise SplitError.of(received, rule)
-        for i, (shape, expected) in enumerate(zip(shapes, plans.output_shapes, strict=True)):
-            if shape != expected:
-                received, rule = f"parts[{i}] of shape {shape}", f"part {i} has shape {expected}"
-                raise SplitError.of(received, rule)
+        _check_known(shapes, plans, operator.ne)
         return plans
     rule = "must be equal" if stacks else f"must be equal in all axes but axis {axis}"
     others = shapes if stacks else [(*shape[:axis], *shape[axis + 1 :]) for shape in shapes]
@@ -170,12 +179,36 @@ def _plan_of(shapes: list[Shape], axis: int, plans: Plans, stacks: bool) -> Plan
     return plan
 
 
+def _check_known(shapes: list[Shape], plans: Plans, differ: Callable[[Any, Any], bool]) -> None:
+    """Refuse shapes that do not fit the given plan, or whose ranks differ."""
+    if isinstance(plans, Plan) and len(shapes) != len(plans):
+        received, rule = f"parts of {len(shapes)} arrays", f"the plan has {len(plans)} parts"
+        raise SplitError.of(received, rule)
+    for i, shape in enumerate(shapes):
+        if isinstance(plans, Plan):
+            # torch.compile cannot trace `output_shapes`
+            whole, axis = plans.shape, plans.axis
+            expected = (*whole[:axis], plans.sizes[i], *whole[axis + 1 :])
+            rule = f"part {i} has shape {expected}"
+            unlike = [1 for n, m in zip(shape, expected, strict=False) if differ(n, m)]
+        else:
+            expected, rule, unlike = shapes[0], "must have the rank of parts[0]", []
+        if unlike or len(shape) != len(expected):
+            raise SplitError.of(f"parts[{i}] of shape {shape}", rule)
+
+
+def _surely_differ(n: Any, m: Any) -> bool:
+    """Return whether extents differ. Those of Dask may be NaN."""
+    return bool(n == n and n != m)
+
+
 # ---- the parts -------------------------------------------------------------------------------
 
 
-def _adapted(part: Any, i: int) -> Input:
+def _of_part(i: int, call: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a function, and name part i if the function refuses it."""
     try:
-        return adapter_of(part, True)
+        return call(*arguments)
     except SplitError as error:
         raise error.named("split", keeps_hint=True, x=f"parts[{i}]") from None
 
@@ -218,14 +251,18 @@ def _wholes(
             check_array(OUT, whole, plan.shape, each[0].dtype, _says(plan))
     except SplitError as error:
         raise _of_out(error) from None
+    _check_apart(given, sources)
+    return given
+
+
+def _check_apart(wholes: list[np.ndarray], sources: list[list[np.ndarray]]) -> None:
     for i, part in enumerate([part for each in sources for part in each]):
-        for whole in given:
+        for whole in wholes:
             if share_memory(whole, part):
                 received = f"{OUT} and parts[{i % len(sources[0])}]"
                 raise SplitError.of(received, "must not share memory")
-    if len(given) > 1 and share_memory(*given):
+    if len(wholes) > 1 and share_memory(*wholes):
         raise SplitError.of(OUT, "its mask must not share memory with its data")
-    return given
 
 
 def _of_out(error: SplitError) -> SplitError:

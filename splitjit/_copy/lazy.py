@@ -64,7 +64,12 @@ class Lazy(Input):
             raise _no_out()
         from dask.array import concatenate, stack
 
-        return (stack if stacks else concatenate)(parts, axis)  # type: ignore[no-untyped-call]
+        try:
+            return (stack if stacks else concatenate)(parts, axis)  # type: ignore[no-untyped-call]
+        except ValueError as error:
+            received, rule = f"parts of shapes {[x.shape for x in parts]}", "extents must be known"
+            hint = "call compute_chunk_sizes() of those with nan"
+            raise SplitError.of(received, rule, hint) from error
 
     def refused(self, error: Exception) -> bool:
         """Return that errors of Dask reach the user."""

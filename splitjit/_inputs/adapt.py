@@ -19,7 +19,7 @@ import numpy as np
 
 from splitjit._inputs.arrays import as_array, is_dask_array, refuse_foreign, refuse_meaning
 from splitjit._inputs.input import Input, Masked, Request
-from splitjit._inputs.torch.tensors import is_tensor, tensor_input
+from splitjit._inputs.torch.tensors import is_tensor, refuse_layout, tensor_input
 from splitjit._plan.arguments import listed, normalize_axis
 from splitjit._plan.plan import Plan
 from splitjit.errors import SplitError, SplitTypeError, X, kind_of
@@ -64,6 +64,7 @@ def items_of(given: Any, name: str) -> list[Any]:
             return listed(given)
         except SplitError as error:
             raise error.named("split", keeps_hint=True, out=name) from None
+    refuse_layout(given, name)
     if given.ndim == 0:
         raise SplitTypeError.of(f"{name} of rank 0", "must have the parts along its first axis")
     return [given[i, ...] for i in range(len(given))]

@@ -147,7 +147,7 @@ def refuse_foreign(x: Any, name: str = X) -> None:
         found = [f"{_LABELS}columns one by one"]
     elif (
         modules[0].startswith("pyarrow.")
-        and getattr(x, "null_count", 0)
+        and getattr(x, "null_count", False)
         and str(x.type).startswith(_INTEGERS)
     ):
         found = ["NumPy would turn integers with missing values into floats; pass .fill_null(0)"]

@@ -300,9 +300,38 @@ def test_gradients_flow_through_a_join(torch):
         splitjit.join([torch.ones(3, 4), x], out=torch.empty(6, 4))
 
 
+def test_torch_joins_into_new_contiguous_tensors(torch):
+    a = torch.rand(2, 3, 4, 5).to(memory_format=torch.channels_last)
+    for parts in [a, a], [a.clone().requires_grad_()] * 2:
+        assert splitjit.join(parts, 1).is_contiguous()
+        assert splitjit.stack(parts).is_contiguous()
+    for shape in (6,), (600, 600):  # neither out nor a part of a small join has got a fixed size
+        parts, out = [torch.rand(shape) for _ in range(2)], torch.empty(0)
+        assert splitjit.torch.cat(parts, out=out) is out
+        assert torch.equal(out, torch.cat(parts))
+        splitjit.join([part := torch.ones(3)]).add_(1)
+        assert part.resize_(100)[:3].tolist() == [1, 1, 1]
+    with torch.autocast("cpu", torch.bfloat16):  # where torch joins no float16
+        assert splitjit.join([a.half(), a.half()]).dtype == torch.float16
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested", "ignore:.*quantize")
 def test_tensors_that_do_not_fit_are_refused(torch):
     a = torch.zeros(3, 4)
+    c, nested = a.to(torch.complex64), torch.nested.nested_tensor([a, a[:2]])
+    q = [torch.quantize_per_tensor(a, scale, 0, torch.qint8) for scale in (0.1, 0.2)]
     for call, message in (
+        (lambda: splitjit.join([c.conj()], out=c), r"join: out and parts\[0\]: must not share"),
+        (lambda: splitjit.join([c.conj()], out=c[:1].expand(3, 4)), "its elements must not share"),
+        (lambda: splitjit.join(q), r"parts\[1\] of type .*the scale and zero point must be"),
+        (lambda: splitjit.join(q[:1], out=q[1]), "join: out of type .*the scale and zero point"),
+        (lambda: splitjit.join([a, a.to_sparse()]), r"parts\[1\] of type Tensor .*\.to_dense"),
+        (lambda: splitjit.join([a, nested]), r"join: parts\[1\] of type Tensor .*\.unbind"),
+        (lambda: splitjit.stack(nested), r"stack: parts of type Tensor .*\.unbind"),
+        (lambda: splitjit.unstack(nested, out=[a, a]), r"unstack: x of type Tensor .*\.unbind"),
+        (lambda: splitjit.unstack(a, out=nested), r"unstack: out of type Tensor .*\.unbind"),
+        (lambda: splitjit.unstack(a, out=[nested] * 3), r"unstack: out\[0\] .*\.unbind"),
+        (lambda: splitjit.unstack(a, out=a.to_sparse()), r"unstack: out of type .*\.to_dense"),
         (lambda: splitjit.join([a, a.double()]), r"pass parts\[1\].to\(torch.float32\)"),
         (lambda: splitjit.join([a, np.zeros(3)]), "must be arrays of one library"),
         (lambda: splitjit.join([a], out=a), "out and parts"),
@@ -326,6 +355,8 @@ def test_other_libraries_join_their_arrays(jax):
     assert jax.jit(lambda a: splitjit.join([a, a]))(x).shape == (6, 4)
     with pytest.raises(SplitTypeError, match="writes to no other"):
         jax.jit(lambda a: splitjit.join([a], out=np.zeros((3, 4))))(x)
+    with pytest.raises(SplitTypeError, match=r"pass parts\[1\]\.astype\(parts\[0\]\.dtype\)$"):
+        splitjit.join([x, x * 1.5])
 
 
 def test_dask_arrays_are_joined_lazily():
@@ -334,6 +365,16 @@ def test_dask_arrays_are_joined_lazily():
     assert (splitjit.join([x, x], 1).compute() == np.concatenate([x, x], 1)).all()
     with pytest.raises(SplitError, match="join: out for a Dask array"):
         splitjit.join([x], out=np.zeros((3, 4)))
+    odd, plan = x[x[:, 0] > 0], splitjit.plan_split((4, 4), 2)  # the number of rows is unknown
+    assert plan.join([odd, odd]).compute().shape == (4, 4)
+    for call, message in (
+        (lambda: plan.join([odd] * 3), "join: parts of 3 arrays: the plan has 2 parts"),
+        (lambda: plan.join([odd[:, 1:], odd]), r"join: parts\[0\] of shape .* \(2, 4\)"),
+        (lambda: splitjit.join([odd, odd], 1), "join: parts .*; call .*compute_chunk_sizes"),
+        (lambda: splitjit.stack([odd, x]), "stack: parts .*; call .*compute_chunk_sizes"),
+    ):
+        with pytest.raises(SplitError, match=message):
+            call()
 
 
 # ---- anything may happen during a call ------------------------------------------------------

@@ -144,6 +144,7 @@ def fake():
         return torch.ones(4)
 
 
+QINT = torch.qint8
 COMPLEX = torch.ones(4, dtype=torch.complex64) * 1j
 MADE_BY_TORCH = {
     "gradient": lambda: torch.ones(4, requires_grad=True),
@@ -240,6 +241,17 @@ WRONG_OUT = [
     (torch.zeros(2, 2), SplitTypeError, "out of type Tensor .*: must be a sequence"),
     (5, SplitTypeError, "out of type int"),
 ]  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore:.*quantize")
+def test_quantized_outputs_of_another_scheme_are_refused_before_a_write():
+    x, out = MADE_BY_TORCH["quantized"](), torch.quantize_per_tensor(torch.zeros(2), 0.1, 0, QINT)
+    other = torch.quantize_per_channel(torch.zeros(2), torch.ones(2), torch.zeros(2), 0, QINT)
+    with pytest.raises(SplitTypeError, match=r"^split: out\[1\] of the scheme .*per_channel"):
+        split(x, 2, out=[out, other])
+    assert not out.int_repr().any()
+    with pytest.raises(SplitTypeError, match=r"^split: dtype=torch.qint8"):
+        plan_split((4,), 2).empty(QINT)
 
 
 @pytest.mark.parametrize(("out", "error", "says"), WRONG_OUT)

@@ -76,6 +76,11 @@ def exceeds(number: Any, limit: Any) -> bool:
     return False
 
 
+def exceed_each_other(n: Any, m: Any) -> bool:
+    """Return whether two numbers differ; see `exceeds`."""
+    return exceeds(n, m) or exceeds(m, n)
+
+
 def _views_by_rule(x: Any, axis: int, rule: Rule, length: Any) -> Any:
     """Return the parts; in a graph, use operators that work for other lengths or refuse them.
 

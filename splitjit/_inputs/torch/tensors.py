@@ -19,11 +19,11 @@ import numpy as np
 from splitjit._abi.thresholds import THRESHOLDS
 from splitjit._inputs.input import Copies, Input, LibraryTargets, Request
 from splitjit._inputs.torch import memory
-from splitjit._inputs.torch.foreign import exceeds, is_planned, shape_of, views_of
+from splitjit._inputs.torch.foreign import exceed_each_other, is_planned, shape_of, views_of
 from splitjit._inputs.torch.memory import TORCH, look_up
 from splitjit._plan.arguments import listed
 from splitjit._plan.plan import Plan
-from splitjit.errors import OUT, SplitError, SplitTypeError, X, kind_of
+from splitjit.errors import OUT, SplitError, SplitTypeError, X, kind_of, pairs
 
 _OF_TORCH = (RuntimeError, NotImplementedError, TypeError, ValueError, IndexError)
 """Errors with which torch operators refuse a tensor. Tracers stop a trace with other classes."""
@@ -84,6 +84,11 @@ class Tensor(Input):
 
     def joins_itself(self, inputs: list[Any], plan: Plan) -> bool:
         """Return whether torch joins the tensors: small ones, and long contiguous runs."""
+        strided = sys.modules["torch"].strided
+        for i, one in enumerate(inputs):  # without `numpy`, which fixes the size of a storage
+            is_new = one._in_reach and one._array is None
+            if is_new and (one.x.layout is not strided or not memory.lies_in_storage(one.x)):
+                _refuse(one.x, f"parts[{i}]")
         return memory.suits_join([one.x for one in inputs], plan)
 
     def joined(self, parts: list[Any], axis: int, out: Any, stacks: bool) -> Any:
@@ -92,8 +97,16 @@ class Tensor(Input):
         if out is not None:
             _tensors_like(self.x.dtype, [out])  # torch would convert the values
             _refuse(out, f"{OUT}[0]")
+        if self.x.is_quantized:  # torch would convert the items
+            names = [*[f"parts[{i}]" for i in range(len(parts))], f"{OUT}[0]"]
+            for x, name in zip([*parts, self.x if out is None else out], names, strict=True):
+                if (x.q_scale(), x.q_zero_point()) != (self.x.q_scale(), self.x.q_zero_point()):
+                    rule = "the scale and zero point must be those of parts[0]"
+                    raise SplitTypeError.of(f"{name} of type {kind_of(x)}", rule)
         join = (TORCH.stack or torch.stack) if stacks else (TORCH.cat or torch.cat)
-        return join(parts, axis, out=out)
+        if is_compiling():  # which may not know functions that a program has replaced
+            join = torch.ops.aten.stack if stacks else torch.ops.aten.cat
+        return join(parts, axis).contiguous() if out is None else join(parts, axis, out=out)
 
     @property
     def shape(self) -> tuple[Any, ...]:
@@ -143,6 +156,13 @@ class Tensor(Input):
             if target.device != x.device:
                 rule = f"must be on the device of {X}, {x.device}"
                 raise SplitError.of(f"{OUT}[{i}] on the device {target.device}", rule)
+            if x.is_quantized and target.qscheme() != x.qscheme():
+                received = f"{OUT}[{i}] of the scheme {target.qscheme()}"
+                raise SplitTypeError.of(received, f"must have the scheme of {X}, {x.qscheme()}")
+            level = torch._C._functorch.maybe_get_level
+            if torch._C._functorch.is_batchedtensor(x) and level(target) < level(x):
+                rule = "vmap writes no batch to a tensor without one"
+                raise SplitTypeError.of(f"{OUT}[{i}] of type {kind_of(target)}", rule)
             if torch.is_grad_enabled() and (x.requires_grad or target.requires_grad):
                 received = f"{X} or {OUT}[{i}] that requires a gradient"
                 rule = f"a split with {OUT}= records no gradient; split without, or under no_grad"
@@ -166,7 +186,7 @@ def tensor_input(x: Any) -> Tensor:
     """
     if not TORCH.kinds and not is_compiling():
         look_up()
-    if TORCH.in_reach(x):
+    if TORCH.in_reach(x) and not x.is_nested:  # a nested tensor has no shape
         without_grad = x.requires_grad and not sys.modules["torch"].is_grad_enabled()
         return Tensor(x.detach() if without_grad else x, True)
     _refuse(x, X)
@@ -175,17 +195,22 @@ def tensor_input(x: Any) -> Tensor:
 
 def _refuse(x: Any, name: str) -> None:
     """Refuse tensors that torch cannot split, or that do not fit in their storage."""
-    torch = sys.modules["torch"]
-    if is_compiling():  # which knows no memory
-        return
-    if x.is_nested:
-        rule = "must not be nested; split each tensor of its .unbind()"
-    elif x.layout is not torch.strided:
-        rule = f"must not have the layout {x.layout}; pass its .to_dense()"
-    elif memory.has_lost_memory(x):
+    refuse_layout(x, name)
+    if not is_compiling() and memory.has_lost_memory(x):  # torch.compile knows no memory
         nbytes = memory.unwrapped(x).untyped_storage().nbytes()
         shrunk = f"its storage was resized to {nbytes} bytes, and its elements need more"
         rule = shrunk if nbytes else "its memory was freed"
+        raise SplitTypeError.of(f"{name} of type {kind_of(x)}", rule)
+
+
+def refuse_layout(x: Any, name: str) -> None:
+    """Refuse nested and sparse tensors, which lack a shape or strides."""
+    if not is_tensor(x) or is_compiling():
+        return
+    if x.is_nested:
+        rule = "must not be nested; split each tensor of its .unbind()"
+    elif x.layout is not sys.modules["torch"].strided:
+        rule = f"must not have the layout {x.layout}; pass its .to_dense()"
     else:
         return
     raise SplitTypeError.of(f"{name} of type {kind_of(x)}", rule)
@@ -203,6 +228,8 @@ def empty(
     """
     torch = sys.modules["torch"]
     look_up()
+    if str(dtype).startswith(("torch.qint", "torch.quint")):
+        raise SplitTypeError.of(pairs(dtype=dtype), "quantized tensors need a scale, too")
     one = torch.empty(0, dtype=dtype, device="cpu")
     like = memory.array_of(one) if TORCH.in_reach(one) else None
     if like is None:
@@ -257,7 +284,7 @@ def check_shapes(tensors: list[Any], views: list[Any]) -> None:
     for i, (target, view) in enumerate(zip(tensors, views, strict=True)):
         given, shape = shape_of(target), shape_of(view)
         pairs = zip((len(given), *given), (len(shape), *shape), strict=False)
-        if [1 for a, b in pairs if exceeds(a, b) or exceeds(b, a)]:
+        if [1 for a, b in pairs if exceed_each_other(a, b)]:
             received = f"{OUT}[{i}] of shape {given}"
             raise SplitError.of(received, f"part {i} has shape {shape}")
         if [j for j in range(i) if tensors[j] is target]:
