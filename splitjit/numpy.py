@@ -334,13 +334,19 @@ def stack(
 def _joined(name: str, arrays: Any, axis: Any, out: Any, **conversion: Any) -> Any:
     """Join ndarrays by splitjit if it takes the arguments, and otherwise by NumPy."""
     are_plain = type(arrays) in (list, tuple) and {*map(type, arrays)} == {np.ndarray}
-    if are_plain and axis is not None and conversion == {"dtype": None, "casting": "same_kind"}:
+    if are_plain and axis is not None and conversion == _NO_CONVERSION:
         dtype = arrays[0].dtype
-        if dtype.fields or not dtype.isnative:  # NumPy packs records, and swaps bytes
-            return _ORIGINALS[name](arrays, axis=axis, out=out)
-        with contextlib.suppress(SplitError):
-            return (joins.stack if name == "stack" else joins.join)(arrays, axis, out=out)
-    return _ORIGINALS[name](arrays, axis=axis, out=out, **conversion)
+        if dtype.isnative and not dtype.fields:  # NumPy swaps bytes, and packs records
+            with contextlib.suppress(SplitError):
+                return (joins.stack if name == "stack" else joins.join)(arrays, axis, out=out)
+    given = {} if conversion == _NO_CONVERSION else conversion  # Dask takes neither these nor out
+    given = given if out is None else {"out": out, **given}
+    joined = _ORIGINALS[name](arrays, axis=axis, **given)
+    is_new = out is None and type(joined) is np.ndarray
+    return np.ascontiguousarray(joined) if is_new else joined  # NumPy keeps the order of the parts
+
+
+_NO_CONVERSION = {"dtype": None, "casting": "same_kind"}
 
 
 def _unstack(x: Any, axis: SupportsIndex) -> tuple[Any, ...]:
@@ -391,4 +397,5 @@ def _copies(parts: Any) -> Any:
 def _copy(part: Any) -> Any:
     """Copy a part by its own method, or return it if it has none."""
     copy = getattr(part, "copy", None) or getattr(part, "clone", None)  # torch has clone
-    return copy() if callable(copy) else part
+    made = copy() if callable(copy) else part
+    return made.contiguous() if hasattr(made, "contiguous") else made  # clone keeps the strides

@@ -6,7 +6,6 @@ those of the split; the loops copy the other way, see `splitjit._kernels.loops.j
 
 import contextlib
 import functools
-import operator
 from collections.abc import Callable, Sequence
 from typing import Any, SupportsIndex
 
@@ -164,7 +163,7 @@ def _whole_of(shapes: list[Shape], axis: int) -> tuple[Shape, Shape]:
 def _plan_of(shapes: list[Shape], axis: int, plans: Plans, stacks: bool) -> Plan:
     """Return the plan of the whole; refuse shapes that do not fit each other, or the given plan."""
     if isinstance(plans, Plan):
-        _check_known(shapes, plans, operator.ne)
+        _check_known(shapes, plans, _surely_differ)
         return plans
     rule = "must be equal" if stacks else f"must be equal in all axes but axis {axis}"
     others = shapes if stacks else [(*shape[:axis], *shape[axis + 1 :]) for shape in shapes]

@@ -196,13 +196,9 @@ REFUSALS = {
     "a read-only out": (lambda: splitjit.join([X], out=READ_ONLY), SplitError,
      "out is read-only: must be writeable"),
     "an out that overlaps itself": (
-        lambda: splitjit.join(
-            [X], out=np.lib.stride_tricks.as_strided(np.zeros(9), (2, 3), (8, 8))
-        ),
-        SplitError,
-        "out of strides (8, 8): its elements must not share memory; each stride must span the dims "
-        "below it",
-    ),
+     lambda: splitjit.join([X], out=np.lib.stride_tricks.as_strided(np.zeros(9), (2, 3), (8, 8))),
+     SplitError, "out of strides (8, 8): its elements must not share memory; each stride must span "
+     "the dims below it"),
     "shared memory": (lambda: splitjit.join([X[:, ::2], X[:, 1::2]], axis=1, out=X), SplitError,
      "out and parts[0]: must not share memory"),
     "a mask in the data of out": (
@@ -246,11 +242,6 @@ def test_memory_that_is_shared_is_found_on_each_route(route, start):
             splitjit.join(parts, 1, out=out)
             assert (out == np.concatenate([before[:, :2], before[:, start : start + 1]], 1)).all()
             memory[...] = before
-
-
-def test_parts_may_share_memory(route):
-    x = random((40, 50), "i4")
-    assert bits(splitjit.join([x, x[:, ::2], x], 1)) == bits(np.concatenate([x, x[:, ::2], x], 1))
 
 
 def test_masks_are_joined():
@@ -305,6 +296,7 @@ def test_torch_joins_into_new_contiguous_tensors(torch):
     for parts in [a, a], [a.clone().requires_grad_()] * 2:
         assert splitjit.join(parts, 1).is_contiguous()
         assert splitjit.stack(parts).is_contiguous()
+    assert all(part.is_contiguous() for part in splitjit.numpy.split(a[0, 0].T, 1))
     for shape in (6,), (600, 600):  # neither out nor a part of a small join has got a fixed size
         parts, out = [torch.rand(shape) for _ in range(2)], torch.empty(0)
         assert splitjit.torch.cat(parts, out=out) is out
@@ -323,8 +315,8 @@ def test_tensors_that_do_not_fit_are_refused(torch):
     for call, message in (
         (lambda: splitjit.join([c.conj()], out=c), r"join: out and parts\[0\]: must not share"),
         (lambda: splitjit.join([c.conj()], out=c[:1].expand(3, 4)), "its elements must not share"),
-        (lambda: splitjit.join(q), r"parts\[1\] of type .*the scale and zero point must be"),
-        (lambda: splitjit.join(q[:1], out=q[1]), "join: out of type .*the scale and zero point"),
+        (lambda: splitjit.join(q), "join: parts .*of scales and zero"),
+        (lambda: splitjit.join(q[:1], out=q[1]), "of scales and zero points .*equal"),
         (lambda: splitjit.join([a, a.to_sparse()]), r"parts\[1\] of type Tensor .*\.to_dense"),
         (lambda: splitjit.join([a, nested]), r"join: parts\[1\] of type Tensor .*\.unbind"),
         (lambda: splitjit.stack(nested), r"stack: parts of type Tensor .*\.unbind"),
@@ -337,10 +329,7 @@ def test_tensors_that_do_not_fit_are_refused(torch):
         (lambda: splitjit.join([a], out=a), "out and parts"),
         (lambda: splitjit.join([a], out=torch.zeros(2)), "the parts make the shape"),
         (lambda: splitjit.join([a], out=np.zeros((3, 4), "f4")), "out of type ndarray"),
-        (
-            lambda: splitjit.join([a.to("meta")], out=torch.zeros(2, device="meta")),
-            "make the shape",
-        ),
+        (lambda: splitjit.join([a.to("meta")], out=a[:2].to("meta")), "make the shape"),
         (lambda: splitjit.join([a.to("meta")], out=a.double().to("meta")), "join: out of dtype"),
         (lambda: splitjit.join([a.to("meta")], out=[a]), "join: out of type list"),
     ):
@@ -362,7 +351,8 @@ def test_other_libraries_join_their_arrays(jax):
 def test_dask_arrays_are_joined_lazily():
     da = pytest.importorskip("dask.array")
     x = da.arange(12, chunks=5).reshape(3, 4)
-    assert (splitjit.join([x, x], 1).compute() == np.concatenate([x, x], 1)).all()
+    for joined in splitjit.join([x, x], 1), splitjit.numpy.concatenate([x, x], 1):
+        assert (joined.compute() == np.concatenate([x, x], 1)).all()
     with pytest.raises(SplitError, match="join: out for a Dask array"):
         splitjit.join([x], out=np.zeros((3, 4)))
     odd, plan = x[x[:, 0] > 0], splitjit.plan_split((4, 4), 2)  # the number of rows is unknown

@@ -65,29 +65,24 @@ def test_the_first_part_that_is_not_empty_chooses_the_order():
 IMAGE = np.zeros((20, 30, 3), np.uint8)
 LOOP_CASES = [
     # source, sizes along the last axis, loop
-    (IMAGE, [1, 1, 1], "deinterleave"),
-    (IMAGE[:10], [1, 1, 1], "deinterleave"),
-    (np.zeros((20, 6), np.uint8), [2, 2, 2], "deinterleave"),
-    (IMAGE, [1, 2], "plain"),
+    (IMAGE, [1, 1, 1], "deinterleave"), (IMAGE[:10], [1, 1, 1], "deinterleave"),
+    (np.zeros((20, 6), np.uint8), [2, 2, 2], "deinterleave"), (IMAGE, [1, 2], "plain"),
     (IMAGE[:, ::2], [1, 1, 1], "plain"),
     (np.zeros((20, 30, 4), np.uint8)[..., :3], [1, 1, 1], "plain"),
-    (IMAGE[..., ::-1], [1, 1, 1], "plain"),
-    (np.zeros((20, 16), np.uint8), [1] * 16, "transpose"),
+    (IMAGE[..., ::-1], [1, 1, 1], "plain"), (np.zeros((20, 16), np.uint8), [1] * 16, "transpose"),
     (np.zeros((20, 5), np.uint8), [1] * 5, "plain"),
     (np.zeros((20, 4), np.uint8), [1] * 4, "deinterleave"),
     (np.zeros((20, 5), np.uint8), [1] * 3 + [2], "plain"),
     (np.zeros((20, 5), "V3"), [1] * 5, "plain"),
-    (np.zeros((20, 17), np.uint8)[:, :16], [1] * 16, "plain"),
-    (X.T, [3, 3], "transpose"),
-    (X[::-1].T, [3, 3], "transpose"),
-    (X.swapaxes(1, 2), [4, 4], "transpose"),
+    (np.zeros((20, 17), np.uint8)[:, :16], [1] * 16, "plain"), (X.T, [3, 3], "transpose"),
+    (X[::-1].T, [3, 3], "transpose"), (X.swapaxes(1, 2), [4, 4], "transpose"),
     (X.swapaxes(0, 1), [4, 6], "transpose"),
     (np.zeros((6, 8, 64)).swapaxes(0, 1), [32, 32], "plain"),
     (np.zeros((6, 8, 64)).swapaxes(0, 1), [64], "transpose"),
     (np.zeros((6, 8, 128)).swapaxes(0, 1), [128], "plain"),
     (np.broadcast_to(IMAGE[0, 0, 0], (20, 30)), [10, 20], "plain"),
     (np.broadcast_to(IMAGE[0, :, 0], (20, 30)), [10, 20], "plain"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("x", "sizes", "loop"), LOOP_CASES)

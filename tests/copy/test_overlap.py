@@ -105,13 +105,10 @@ def test_the_compiled_rule_accepts_no_shared_memory(warm, drawn):
 
 
 PARENTS = {
-    "C": lambda x: x,
-    "F": lambda x: np.asfortranarray(x),
-    "transposed": lambda x: x.transpose(1, 0, 2),
-    "sliced": lambda x: x[:, 1:, 2:],
-    "steps": lambda x: x[::2, ::3, ::2],
-    "backwards": lambda x: x[::-1, :, ::-1],
-}
+    "C": lambda x: x, "F": lambda x: np.asfortranarray(x),
+    "transposed": lambda x: x.transpose(1, 0, 2), "sliced": lambda x: x[:, 1:, 2:],
+    "steps": lambda x: x[::2, ::3, ::2], "backwards": lambda x: x[::-1, :, ::-1],
+}  # fmt: skip
 
 
 @needs_kernels

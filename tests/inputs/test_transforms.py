@@ -286,9 +286,12 @@ def test_a_torch_without_these_functions_makes_all_parts(monkeypatch):
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_join_compiles_in_torch(monkeypatch):
     monkeypatch.setattr(torch, "cat", splitjit.torch.cat)
+    monkeypatch.setattr(torch, "split_with_sizes", splitjit.torch.split_with_sizes)
     a, b, plan = numbers(3, 4), numbers(3, 2), plan_split((3, 6), [4, 2], 1)
     for call in (lambda a, b: splitjit.join([a, b], 1)), (lambda a, b: plan.join([a, b])):
         assert torch.equal(compile(call)(a, b), torch.concat([a, b], 1))
+    for x in a, a.clone().requires_grad_():  # a program has replaced torch's functions
+        assert split(x, 2, 1, copy=False)[0].data_ptr() == x.data_ptr()
     for call, says in (
         (lambda a, b: splitjit.join([a, b.double()], 1), "the dtypes must be equal"),
         (lambda a, b: splitjit.join([a, b], True), "must be an integer"),

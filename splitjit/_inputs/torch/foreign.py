@@ -97,7 +97,8 @@ def _views_by_rule(x: Any, axis: int, rule: Rule, length: Any) -> Any:
     is_fixed = not tracing or not length or (to_slices and kind == rules.CHUNK)
     if is_fixed and not torch.compiler.is_dynamo_compiling() and type(length) is int:
         sizes = list(sizes_of((length,), 0, rule, MOST_IN_MEMORY))
-        return torch.split_with_sizes(x, sizes, axis)
+        # torch's own function, even if a program has replaced ``torch.split_with_sizes``
+        return torch._C._VariableFunctions.split_with_sizes(x, sizes, axis)
     traced = x.shape[axis]
     if kind == rules.INDICES:
         parts = _slices(x, axis, _as_int64(value))
