@@ -244,6 +244,11 @@ def test_memory_that_is_shared_is_found_on_each_route(route, start):
             memory[...] = before
 
 
+def test_parts_may_share_memory(route):
+    x = random((40, 50), "i4")
+    assert bits(splitjit.join([x, x[:, ::2], x], 1)) == bits(np.concatenate([x, x[:, ::2], x], 1))
+
+
 def test_masks_are_joined():
     masked = np.ma.masked_array([1, 2, 3], [0, 1, 0], fill_value=7)
     joined = splitjit.join([masked, np.arange(3)])
