@@ -105,28 +105,13 @@ def draw():
     return np.random.random()  # noqa: NPY002
 
 
-EFFECTS = [  # only calls and operators: Numba may remove them where it removes dead code
-    "np.random.random()",
-    "np.random.randint(10)",
-    "items[0]",
-    "table[1]",
-    "1 // one",
-    "1.0 / one",
-    "a, b = pair",
-    "counter.value",
-    "counter[3]",
-    "counter + 1",
-    "counter == counter",
-    "3 in counter",
-    "-counter",
-    "bump(log, 7, 1)",
-    "bump(log, 9, np.random.randint(100))",
-    "bump(log, 10, items[-1])",
-    "items.append(4)",
-    "items.pop()",
-    "work[0].fill(7)",
-    "print(11)",
-]
+# Only calls and operators: Numba may remove them where it removes dead code.
+EFFECTS = [
+    "np.random.random()", "np.random.randint(10)", "items[0]", "table[1]", "1 // one", "1.0 / one",
+    "a, b = pair", "counter.value", "counter[3]", "counter + 1", "counter == counter",
+    "3 in counter", "-counter", "bump(log, 7, 1)", "bump(log, 9, np.random.randint(100))",
+    "bump(log, 10, items[-1])", "items.append(4)", "items.pop()", "work[0].fill(7)", "print(11)",
+]  # fmt: skip
 ERRORS = [
     "items[5]",
     "table[99]",
