@@ -3,8 +3,7 @@
 Port a program with one import: ``from splitjit import numpy as snp``, then ``snp.split`` for
 ``np.split``. Signatures, results and errors are NumPy's. Sequences, such as nested lists, become
 arrays first. NumPy itself splits what `splitjit.split` refuses, and arrays of every class but
-ndarray; their parts are then copied by their own ``copy()``, or returned as they are if they have
-none.
+ndarray; their parts are then copied by their own ``copy()``, if they have one.
 
 The parts differ from NumPy's in one more way: they are copies, so parts of a broadcast array
 (``np.broadcast_to``) take the memory of their full shape. What `concatenate` and `stack` make is
