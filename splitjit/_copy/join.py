@@ -185,9 +185,7 @@ def _check_known(shapes: list[Shape], plans: Plans, differ: Callable[[Any, Any],
         raise SplitError.of(received, rule)
     for i, shape in enumerate(shapes):
         if isinstance(plans, Plan):
-            # torch.compile cannot trace `output_shapes`
-            whole, axis = plans.shape, plans.axis
-            expected = (*whole[:axis], plans.sizes[i], *whole[axis + 1 :])
+            expected = plans._shape_of_part(plans.sizes[i])  # a trace cannot read `output_shapes`
             rule = f"part {i} has shape {expected}"
             unlike = [1 for n, m in zip(shape, expected, strict=False) if differ(n, m)]
         else:
@@ -197,7 +195,7 @@ def _check_known(shapes: list[Shape], plans: Plans, differ: Callable[[Any, Any],
 
 
 def _surely_differ(n: Any, m: Any) -> bool:
-    """Return whether extents differ. Those of Dask may be NaN."""
+    """Return whether two extents surely differ. Dask writes NaN for an extent it does not know."""
     return bool(n == n and n != m)
 
 

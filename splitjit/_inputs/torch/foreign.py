@@ -97,8 +97,7 @@ def _views_by_rule(x: Any, axis: int, rule: Rule, length: Any) -> Any:
     is_fixed = not tracing or not length or (to_slices and kind == rules.CHUNK)
     if is_fixed and not torch.compiler.is_dynamo_compiling() and type(length) is int:
         sizes = list(sizes_of((length,), 0, rule, MOST_IN_MEMORY))
-        # torch's own function, even if a program has replaced ``torch.split_with_sizes``
-        return torch._C._VariableFunctions.split_with_sizes(x, sizes, axis)
+        return split_with_sizes(x, sizes, axis)
     traced = x.shape[axis]
     if kind == rules.INDICES:
         parts = _slices(x, axis, _as_int64(value))
@@ -120,6 +119,11 @@ def _views_by_rule(x: Any, axis: int, rule: Rule, length: Any) -> Any:
     else:
         sizes = [rules.size_of_part(kind, value, i, traced) for i in range(value)]
     return torch.split_with_sizes(x, sizes, axis)
+
+
+def split_with_sizes(x: Any, sizes: Sequence[int], axis: int) -> Any:
+    """Return views by torch's own function, even if a program has replaced the public one."""
+    return sys.modules["torch"]._C._VariableFunctions.split_with_sizes(x, sizes, axis)
 
 
 def _as_int64(indices: Sequence[int]) -> list[int]:

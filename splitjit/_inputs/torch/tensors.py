@@ -18,7 +18,7 @@ import numpy as np
 
 from splitjit._abi.thresholds import THRESHOLDS
 from splitjit._inputs.input import Copies, Input, LibraryTargets, Request
-from splitjit._inputs.torch import memory
+from splitjit._inputs.torch import foreign, memory
 from splitjit._inputs.torch.foreign import exceed_each_other, is_planned, shape_of, views_of
 from splitjit._inputs.torch.memory import TORCH, look_up
 from splitjit._plan.arguments import listed
@@ -83,11 +83,14 @@ class Tensor(Input):
         return parts
 
     def joins_itself(self, inputs: list[Any], plan: Plan) -> bool:
-        """Return whether torch joins the tensors: small ones, and long contiguous runs."""
+        """Return whether torch joins the tensors: small ones, and long contiguous runs.
+
+        Refuse tensors on which torch would crash.
+        """
         strided = sys.modules["torch"].strided
         for i, one in enumerate(inputs):  # without `numpy`, which fixes the size of a storage
-            is_new = one._in_reach and one._array is None
-            if is_new and (one.x.layout is not strided or not memory.lies_in_storage(one.x)):
+            is_unread = one._in_reach and one._array is None
+            if is_unread and (one.x.layout is not strided or not memory.lies_in_storage(one.x)):
                 _refuse(one.x, f"parts[{i}]")
         return memory.suits_join([one.x for one in inputs], plan)
 
@@ -115,8 +118,7 @@ class Tensor(Input):
 
     def views(self, plan: Plan) -> list[Any]:
         """Return views made by torch."""
-        split = sys.modules["torch"]._C._VariableFunctions.split_with_sizes  # never replaced
-        return list(split(self.x, plan.sizes, plan.axis))
+        return list(foreign.split_with_sizes(self.x, plan.sizes, plan.axis))
 
     def made_by_library(self, request: Request, copy: bool) -> list[Any]:
         """Return copies or views made by torch."""
@@ -284,8 +286,8 @@ def check_shapes(tensors: list[Any], views: list[Any]) -> None:
         raise SplitError.of(f"{OUT} of {len(tensors)} arrays", rule)
     for i, (target, view) in enumerate(zip(tensors, views, strict=True)):
         given, shape = shape_of(target), shape_of(view)
-        pairs = zip((len(given), *given), (len(shape), *shape), strict=False)
-        if [1 for a, b in pairs if exceed_each_other(a, b)]:
+        extents = zip((len(given), *given), (len(shape), *shape), strict=False)
+        if [1 for a, b in extents if exceed_each_other(a, b)]:
             received = f"{OUT}[{i}] of shape {given}"
             raise SplitError.of(received, f"part {i} has shape {shape}")
         if [j for j in range(i) if tensors[j] is target]:
