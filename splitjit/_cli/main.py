@@ -71,5 +71,5 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _about_files(error: BaseException, arguments: Namespace) -> list[str]:
-    """Return what the files are like that a command has written, or nothing if there are none."""
+    """Return a note on the state of the written files, or nothing if no file was written."""
     return [*getattr(error, "__notes__", ()), *getattr(arguments, "written", ())][:1]

@@ -18,7 +18,7 @@ LibraryTargets = tuple[list[Any], list[Any], list[np.ndarray]]
 """The arrays of `out`, the views of `x` that its library writes to them, and their places.
 
 A place stands for the memory of an array. Two places overlap if their arrays do, and the last place
-is that of `x`. The list is empty if the library does not say where its memory is.
+belongs to `x`. The list is empty if the library does not say where its memory is.
 """
 
 

@@ -202,7 +202,7 @@ def has_lost_memory(x: Any) -> bool:
 
 
 def unwrapped(x: Any) -> Any:
-    """Return the tensor inside of the wrappers of functorch, such as those of ``vmap``."""
+    """Return the tensor that functorch has wrapped, for example in a ``vmap``."""
     functorch = sys.modules["torch"]._C._functorch
     while functorch.is_functorch_wrapped_tensor(x):
         x = functorch.get_unwrapped(x)

@@ -147,16 +147,15 @@ def _parts_in(path: Path) -> list[Path]:
     if not path.is_dir() or _main_files(path):
         return [path]
     ranks = [one for one in path.iterdir() if one.is_dir() and _main_files(one)]
-    parts = [one for one in path.iterdir() if _PART.fullmatch(one.name)]
+    parts = [found for one in path.iterdir() if (found := _PART.fullmatch(one.name))]
     if ranks and parts:
-        rule = f"it holds folders such as {ranks[0].name} and parts such as {parts[0].name}: name "
+        rule = f"it holds folders such as {ranks[0].name} and parts such as {parts[0][0]}: name "
         raise SplitError("files", str(path), rule + "those to read")
-    return sorted(ranks, key=_numbers) or _parts_of_a_file(path) or [path]
+    return sorted(ranks, key=_numbers) or _parts_of_a_file(path, parts) or [path]
 
 
-def _parts_of_a_file(folder: Path) -> list[Path]:
-    """Return the parts in a folder if they are of one file, in their order."""
-    names = [found for one in folder.iterdir() if (found := _PART.fullmatch(one.name))]
+def _parts_of_a_file(folder: Path, names: list[re.Match[str]]) -> list[Path]:
+    """Return the parts in a folder in their order, if their names say that they are of one file."""
     if len({(name[1], name[3]) for name in names}) != 1:
         return []
     parts = {int(name[2]): folder / name[0] for name in names}

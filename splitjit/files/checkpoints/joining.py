@@ -68,7 +68,7 @@ def read_whole(given: Sequence[index.Checkpoint], choose: Chooser, said: bool) -
     indexed = [file for file in files if file.suffix == ".safetensors"]
     contents = [(file.path.name, [*file.tensors.values()]) for file in indexed]
     needs_index = first.is_folder and [name for name, _ in contents] not in ([], [index.SINGLE])
-    if contents and first.index:  # that of a single file only if it says more than ours
+    if contents and first.index:  # a single file needs an index that has entries of its own
         entries = {*first.index, *first.index.get("metadata", ())}
         needs_index |= not entries <= {"metadata", "weight_map", "total_size"}
     content = index.make(first.index, contents) if needs_index else None
