@@ -152,7 +152,7 @@ def interleave(task, tasks, arguments):
         head += 1
     stream = call.stream if head < LINE else 0
     head = min(head, layout.runs) if head < LINE else 0
-    copy_interleaved(task, tasks, call, layout, head, stream, _interleave_lines, move_runs_back)
+    copy_interleaved(task, tasks, call, layout, head, 1, stream, _interleave_lines, move_runs_back)
 
 
 # ---- transposed parts ------------------------------------------------------------------------
