@@ -48,7 +48,7 @@ class Thresholds:
         Bytes of a chunk at least. The caller may have to wait for one that a helper has begun.
     wake_from : int
         Bytes from which on a copy wakes helpers that sleep. A woken helper comes about 50 us later;
-        one thread copies 4 MB in 250 us.
+        one thread copies 4 MB in 250 us. `splitjit._runtime.threads` sets less for larger caches.
     awake : int
         Nanoseconds for which a helper waits awake, about as long as a wake takes: so waiting costs
         at most twice what the best choice would.

@@ -348,19 +348,20 @@ wait_until(lambda: word("NUMBERED"))
 time.sleep(0.2)
 assert not is_asleep()
 """,
-    "2: a sleeping helper is woken from 4 MB on": """
+    "2: a sleeping helper is woken from a size on": """
 let(**of_team | {"pause": 0})
+enough = of_team["wake_from"] >> 17
 for _ in range(3):
-    assert not asks(31)  # of 128 KB
+    assert not asks(enough - 1)  # of 128 KB
     time.sleep(0.01)
-assert asks(32)
+assert asks(enough)
 wait_until(is_asleep)
 before = word("HELPED")
 while word("HELPED") == before:
-    assert asks(32)
+    assert asks(enough)
     wait_until(is_asleep)
 """,
-    "2: below 4 MB helpers are asked in a row of copies": """
+    "2: below it helpers are asked in a row of copies": """
 let(**of_team | {"in_a_row": 0, "awake": 10**15, "pause": 0, "ended": -(10**16)})
 assert not asks(4) and not asks(4)
 let(in_a_row=10**15)
