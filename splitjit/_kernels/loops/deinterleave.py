@@ -20,9 +20,10 @@ from numba.core import cgutils
 from splitjit._abi.calls import ROW, WORD
 from splitjit._abi.kernels import INTERLEAVED, LINE
 from splitjit._kernels.compiling import jit
-from splitjit._kernels.ir.intrinsics import fence
+from splitjit._kernels.ir.intrinsics import fence, out_of_line
 from splitjit._kernels.ir.llvm import (
     INT64,
+    both_ways,
     instruction,
     pointer_to,
     prefetch_line,
@@ -34,12 +35,6 @@ from splitjit._kernels.ir.records import call_at, part_at
 from splitjit._kernels.loops.runs import move_runs
 
 _AHEAD = 1 << 12  # how many bytes ahead of a load to prefetch
-
-_PAST_CACHE = _SAME_LINES, _OWN_LINES = 1, 2
-"""Ways in which stores bypass the cache: lines of all parts begin at the same items, or each part's
-at its own. Two float32 parts of 32 MB that start at different offsets within a line took 5.6 ms
-with ordinary stores, and take 2.6; one load per part alone would take a fifth longer for pixels of
-three bytes (two cores of an Intel Xeon, 2026-11-28)."""
 
 
 def kinds(builder, parts, itemsize):
@@ -60,114 +55,113 @@ def each_line(builder, parts, count, offset, source):
 
 
 @instruction
-def _deinterleave_lines(builder, parts, itemsize, targets, step, offset, source, count, stream):
+def _deinterleave_lines(
+    builder, parts, itemsize, targets, step, offset, source, count, own_lines, stream
+):
     """Copy the next `count` cache lines of each part.
 
-    The address to which part i is written is the word at ``targets + i * step``, plus `offset`;
-    see `copy_interleaved` for `stream`.
+    The address to which part i is written is the word at ``targets + i * step``, plus `offset`.
+    With `own_lines`, it is the start of the cache line that holds this address. Stores across two
+    lines take twice as long, and none can bypass the cache. But then each part has its own load,
+    which costs up to a fifth where all parts begin at the same offset (Intel Xeon, 2026-11-28).
     """
     for kind in kinds(builder, parts, itemsize):
-        for way in variants(builder, (0, *_PAST_CACHE), stream):
-            for line, start in each_line(builder, parts, count, offset, source):
-                _write_line(builder, kind, targets, step, line, start, way)
+        for own in both_ways(builder, own_lines):
+            for past_cache in both_ways(builder, stream):
+                for line, start in each_line(builder, parts, count, offset, source):
+                    _write_line(builder, kind, targets, step, line, start, own, past_cache)
 
 
-def _write_line(builder, kind, targets, step, offset, source, stream):
-    """Copy a line of each part: one load, then one shuffle and one store per part.
-
-    With `_OWN_LINES`, each part has its own load.
-    """
+def _write_line(builder, kind, targets, step, offset, source, own, stream):
+    """Copy a line of each part: one load, or one per part, then a shuffle and a store per part."""
     parts, itemsize = kind
     for k in range(parts):
         prefetch_line(builder, builder.add(source, INT64(_AHEAD + k * LINE)))
     items = LINE // itemsize
     whole = ir.VectorType(ir.IntType(8 * itemsize), parts * items)
+    value = None if own else builder.load(pointer_to(builder, source, whole), align=1)
     for part in range(parts):
         target = builder.add(builder.load(pointer_to(builder, targets, INT64)), offset)
-        start = source
-        if stream:
-            back = builder.and_(target, INT64(LINE - 1))
+        if own:
+            back = builder.and_(target, INT64(LINE - itemsize))  # in whole items
             target = builder.sub(target, back)
             start = builder.sub(source, builder.mul(back, INT64(parts)))
-        if part == 0 or stream == _OWN_LINES:
             value = builder.load(pointer_to(builder, start, whole), align=1)
         places = range(part, parts * items, parts)
         line = shuffled(builder, value, ir.Constant(whole, ir.Undefined), places)
-        store(builder, line, pointer_to(builder, target, line.type), LINE, bool(stream))
+        store(builder, line, pointer_to(builder, target, line.type), LINE, stream)
         targets = builder.add(targets, step)
 
 
-@jit
-def _copy_items(call, layout, part, first, last, move):
-    """Copy the items [first, last) of a part, one by one; `move` is a `move_runs`."""
-    target = call.target + part.target_offset + first * part.run
-    source = call.source + part.source_offset + first * layout.source_strides[0]
-    move(target, source, part.run, last - first, part.run, layout.source_strides[0])
+def mover_of_lines(lines):
+    """Return a function that copies lines of each part; `lines` is like `_deinterleave_lines`."""
+
+    @jit
+    def move_lines(call, layout, first, count, own_lines, stream):
+        """Copy `count` cache lines of each part, from item `first` on."""
+        out_of_line()
+        run, step = part_at(layout, 0).run, layout.source_strides[0]
+        source = call.source + part_at(layout, 0).source_offset + first * step
+        targets, offset = layout.rows + WORD * ROW.target_offset, call.target + first * run
+        lines(layout.count, run, targets, layout.row, offset, source, count, own_lines, stream)
+
+    return move_lines
 
 
 @jit
-def copy_interleaved(task, tasks, call, layout, head, boundary, stream, move_lines, move):
-    """Copy the share of one task: whole cache lines of each part, and the other items one by one.
+def copy_interleaved(task, tasks, call, layout, head, own_lines, stream, move_lines, move):
+    """Copy the share of one task: cache lines of each part.
 
-    The shares of tasks meet at whole cache lines, so only the two ends of a copy are moved item by
-    item. When each chunk had such ends, two threads took 43 us for a (480, 640, 3) image, not 33.
+    The shares of tasks meet at whole cache lines. Lines at both ends of the parts lie anywhere, and
+    overlap with others. When each chunk had such ends, two threads took 43 us for a (480, 640, 3)
+    image, not 33.
 
     Parameters
     ----------
     task, tasks : int
     call, layout : tuple
         The arguments of the loop, and the header of their layout record.
-    head, boundary : int
-        The first line of a part begins with its item `head`, or if that lies at no multiple of
-        `boundary`, with the last item before it that does.
-    stream : int
-        0, or if stores of whole cache lines bypass the cache, `_SAME_LINES` or `_OWN_LINES`.
+    head : int
+        The item with which whole cache lines begin, at most as many as there are in a line.
+    own_lines, stream : int
+        See `_deinterleave_lines`.
     move_lines, move : function
-        `_deinterleave_lines` and `move_runs`, or functions like them.
+        From `mover_of_lines`, and `move_runs` or a function like it.
     """
-    run, lined = part_at(layout, 0).run, layout.runs - head
-    first = head + lined * task // tasks // LINE * LINE
-    last = head + lined * (task + 1) // tasks // LINE * LINE
+    run, step, runs = part_at(layout, 0).run, layout.source_strides[0], layout.runs
+    items = LINE // run  # of a line
+    if runs < items:
+        for p in range(0 if task else layout.count):
+            part = part_at(layout, p)
+            target, source = call.target + part.target_offset, call.source + part.source_offset
+            move(target, source, run, runs, run, step)
+        return
+    first = head + (runs - head) * task // tasks // LINE * LINE
+    last = head + (runs - head) * (task + 1) // tasks // LINE * LINE
+    if task == 0:
+        move_lines(call, layout, 0, 1, 0, 0)
     if task + 1 == tasks:
-        last = layout.runs
-    count = (last - first) * run // LINE
-    source = call.source + part_at(layout, 0).source_offset + first * layout.source_strides[0]
-    targets, offset = layout.rows + WORD * ROW.target_offset, call.target + first * run
-    move_lines(layout.count, run, targets, layout.row, offset, source, count, stream)
-    for p in range(layout.count):
-        part = part_at(layout, p)
-        back = (offset + part.target_offset) % boundary // run
-        if task == 0:
-            _copy_items(call, layout, part, 0, head - back, move)
-        if task + 1 == tasks:
-            _copy_items(call, layout, part, first + count * LINE // run - back, last, move)
+        last = runs
+        move_lines(call, layout, max(runs - 2 * items, 0), 1, 0, 0)
+        move_lines(call, layout, runs - items, 1, 0, 0)
+    move_lines(call, layout, first, (last - first) // items, own_lines, stream)
     if stream:
         fence()
 
 
-@jit
-def _stream_of(call, layout, run):
-    """Return how stores bypass the cache; see `copy_interleaved`."""
-    first = (call.target + part_at(layout, 0).target_offset) % LINE
-    if not call.stream or layout.runs * run < LINE:
-        return 0
-    stream = _SAME_LINES
-    for p in range(layout.count):
-        offset = (call.target + part_at(layout, p).target_offset) % LINE
-        if offset % run:
-            return 0
-        if offset != first:
-            stream = _OWN_LINES
-    return stream
+_move_lines = mover_of_lines(_deinterleave_lines)
 
 
 @jit
 def deinterleave(task, tasks, arguments):
     """Copy the share of one task; `arguments` is the address of `Arguments`."""
     call, layout = call_at(arguments)
-    run = part_at(layout, 0).run
-    stream = _stream_of(call, layout, run)
-    head, boundary = (LINE // run, LINE) if stream else (0, 1)
-    copy_interleaved(
-        task, tasks, call, layout, head, boundary, stream, _deinterleave_lines, move_runs
-    )
+    first, run = part_at(layout, 0).target_offset, part_at(layout, 0).run
+    differ = odd = 0
+    for p in range(layout.count):
+        offset = part_at(layout, p).target_offset
+        differ |= (offset - first) % LINE
+        odd |= (call.target + offset) % run
+    own_lines, stream = int(differ != 0), 0 if odd else call.stream
+    head = (LINE if differ else -(call.target + first) % LINE) // run
+    copy_interleaved(task, tasks, call, layout, head, own_lines, stream, _move_lines, move_runs)

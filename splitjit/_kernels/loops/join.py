@@ -12,7 +12,7 @@ from splitjit._kernels.compiling import jit
 from splitjit._kernels.ir.intrinsics import copy_bytes, fence, move_line, reserve, stream_line
 from splitjit._kernels.ir.llvm import INT64, both_ways, instruction, pointer_to, shuffled, store
 from splitjit._kernels.ir.records import call_at, part_at
-from splitjit._kernels.loops.deinterleave import copy_interleaved, each_line, kinds
+from splitjit._kernels.loops.deinterleave import copy_interleaved, each_line, kinds, mover_of_lines
 from splitjit._kernels.loops.plain import LONG, copy_blocks
 from splitjit._kernels.loops.runs import move_runs, move_runs_back, stream_runs
 from splitjit._kernels.loops.tiles import items_mover, joined
@@ -97,8 +97,11 @@ def join_stream(task, tasks, arguments):
 
 
 @instruction
-def _interleave_lines(builder, parts, itemsize, targets, step, offset, whole, count, stream):
-    """Copy the next `count` cache lines of each part; see `deinterleave.py` for the arguments."""
+def _interleave_lines(builder, parts, itemsize, targets, step, offset, whole, count, stream, where):
+    """Copy the next `count` cache lines of each part; see `deinterleave.py` for the arguments.
+
+    `own_lines` has no meaning: the whole's lines, not those of the parts, are written.
+    """
     for kind in kinds(builder, parts, itemsize):
         for line, start in each_line(builder, parts, count, offset, whole):
             _read_line(builder, kind, targets, step, line, start, stream)
@@ -142,17 +145,22 @@ def _read_line(builder, kind, targets, step, offset, whole, stream):
             store(builder, line, target, LINE, past_cache)
 
 
+_move_lines = mover_of_lines(_interleave_lines)
+
+
 @jit
 def interleave(task, tasks, arguments):
     """Copy the share of one task; `arguments` is the address of `Arguments`."""
     call, layout = call_at(arguments)
-    whole, step = call.source + part_at(layout, 0).source_offset, layout.source_strides[0]
-    head = 0  # the items before the first cache line of the whole are copied one by one
-    while head < LINE and (whole + head * step) % LINE:
+    part, step = part_at(layout, 0), layout.source_strides[0]
+    whole, items = call.source + part.source_offset, LINE // part.run
+    head = 0  # where the whole's cache lines begin, if an item begins there
+    while head < items and (whole + head * step) % LINE:
         head += 1
-    stream = call.stream if head < LINE else 0
-    head = min(head, layout.runs) if head < LINE else 0
-    copy_interleaved(task, tasks, call, layout, head, 1, stream, _interleave_lines, move_runs_back)
+    stream = call.stream if head < items else 0
+    copy_interleaved(
+        task, tasks, call, layout, head % items, 0, stream, _move_lines, move_runs_back
+    )
 
 
 # ---- transposed parts ------------------------------------------------------------------------
