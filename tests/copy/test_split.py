@@ -1,5 +1,6 @@
 """Splits equal NumPy's slices byte for byte, for all dtypes, layouts, sizes and routes."""
 
+import itertools
 import math
 
 import ml_dtypes
@@ -201,6 +202,9 @@ def test_transposed_items(item, route):
         columns = np.ascontiguousarray(raw[0, :steps]).view(x.dtype)[..., 0]
         plan = plan_split(columns.shape, 1, axis=1)
         assert_parts(plan(columns), columns, plan)
+    for run, order in itertools.product((1, 2, 4), (1, -1)):  # the channels of images
+        x = rng.integers(0, 256, (2, 70, 3, run), np.uint8).view(f"V{run}")[:, :, ::order, 0]
+        assert_parts(split(x.swapaxes(1, 2), 1), x.swapaxes(1, 2), plan_split((2, 3, 70), 1))
 
 
 def test_many_parts(route):

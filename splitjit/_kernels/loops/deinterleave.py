@@ -55,7 +55,7 @@ def each_line(builder, parts, count, offset, source):
 
 
 @instruction
-def _deinterleave_lines(
+def deinterleave_lines(
     builder, parts, itemsize, targets, step, offset, source, count, own_lines, stream
 ):
     """Copy the next `count` cache lines of each part.
@@ -94,7 +94,7 @@ def _write_line(builder, kind, targets, step, offset, source, own, stream):
 
 
 def mover_of_lines(lines):
-    """Return a function that copies lines of each part; `lines` is like `_deinterleave_lines`."""
+    """Return a function that copies lines of each part; `lines` is like `deinterleave_lines`."""
 
     @jit
     def move_lines(call, layout, first, count, own_lines, stream):
@@ -124,7 +124,7 @@ def copy_interleaved(task, tasks, call, layout, head, own_lines, stream, move_li
     head : int
         The item with which whole cache lines begin, at most as many as there are in a line.
     own_lines, stream : int
-        See `_deinterleave_lines`.
+        See `deinterleave_lines`.
     move_lines, move : function
         From `mover_of_lines`, and `move_runs` or a function like it.
     """
@@ -149,7 +149,7 @@ def copy_interleaved(task, tasks, call, layout, head, own_lines, stream, move_li
         fence()
 
 
-_move_lines = mover_of_lines(_deinterleave_lines)
+_move_lines = mover_of_lines(deinterleave_lines)
 
 
 @jit

@@ -20,8 +20,6 @@ from splitjit._kernels.loops.transpose import copy_bands
 
 _LANE = 16  # bytes that one instruction can shuffle freely
 
-_read_items = items_mover(back=True)
-
 
 @jit
 def join_plain(task, tasks, arguments):
@@ -164,6 +162,8 @@ def interleave(task, tasks, arguments):
 
 
 # ---- transposed parts ------------------------------------------------------------------------
+
+_read_items = items_mover(back=True, move_lines=_interleave_lines)
 
 
 @jit

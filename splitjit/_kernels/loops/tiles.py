@@ -13,7 +13,7 @@ from llvmlite import ir
 from numba.core import cgutils
 
 from splitjit._abi.calls import WORD
-from splitjit._abi.kernels import LINE, TILE
+from splitjit._abi.kernels import INTERLEAVED, LINE, TILE
 from splitjit._kernels.compiling import jit
 from splitjit._kernels.ir.intrinsics import out_of_line, words_at
 from splitjit._kernels.ir.llvm import (
@@ -29,6 +29,7 @@ from splitjit._kernels.ir.llvm import (
     variants,
     word_variants,
 )
+from splitjit._kernels.loops.deinterleave import deinterleave_lines
 from splitjit._kernels.loops.runs import move_runs, move_runs_back
 
 _SIZES = [1 << bit for bit in range(TILE.bit_length())]  # item sizes that tiles transpose
@@ -206,8 +207,11 @@ def _steps_of(piece, first, last):
     return Piece(source, piece.run, piece.lines, last - first, piece.line, piece.step)
 
 
-def items_mover(back):
-    """Return a function that moves a piece to its lines, or back."""
+def items_mover(back, move_lines):
+    """Return a function that moves a piece to its lines, or back.
+
+    `move_lines` is `deinterleave_lines`, or a function like it.
+    """
     move_piece = instruction(functools.partial(_move_piece, back))
     transpose_squares = instruction(functools.partial(_transpose_squares, back))
     move = move_runs_back if back else move_runs
@@ -216,8 +220,14 @@ def items_mover(back):
     def move_items(table, offset, piece):
         """Move a piece with ordinary stores."""
         out_of_line()
-        run, lines, steps = piece.run, piece.lines, piece.steps
-        side = TILE // run  # steps and lines of a square
+        run, lines = piece.run, piece.lines
+        is_interleaved = piece.line == run and piece.step == lines * run < TILE
+        if is_interleaved and (lines, run) in INTERLEAVED:  # the channels of images, one by one
+            count = piece.steps * run // LINE
+            move_lines(lines, run, table, WORD, offset, piece.source, count, 0, 0)
+            offset += count * LINE
+            piece = _steps_of(piece, count * LINE // run, piece.steps)
+        steps, side = piece.steps, TILE // run  # side: steps and lines of a square
         if run >= 2 * TILE:
             for k in range(lines):
                 target, source = words_at(table)[k] + offset, piece.source + k * piece.line
@@ -230,7 +240,7 @@ def items_mover(back):
     return move_items
 
 
-_write_items = items_mover(back=False)
+_write_items = items_mover(back=False, move_lines=deinterleave_lines)
 
 
 @jit
