@@ -2,8 +2,9 @@
 
 A *tile* is read as steps of `TILE` bytes, transposed in registers, and written as whole cache
 lines. A *square* is smaller: its lines have `TILE` bytes, too. So squares suit parts whose
-lines are shorter than a cache line, and the steps left over after the tiles. Runs that are
-not adjacent in the source, or too few for a square, are copied one by one.
+lines are shorter than a cache line, and the steps left over after the tiles. The channels of
+an image are moved as in the deinterleave loop. Runs that are not adjacent in the source, or
+too few for a square, are copied one by one.
 """
 
 import functools
