@@ -95,10 +95,13 @@ def join_stream(task, tasks, arguments):
 
 
 @instruction
-def _interleave_lines(builder, parts, itemsize, targets, step, offset, whole, count, stream, where):
+def _interleave_lines(
+    builder, parts, itemsize, targets, step, offset, whole, count, own_lines, stream
+):
     """Copy the next `count` cache lines of each part; see `deinterleave.py` for the arguments.
 
-    `own_lines` has no meaning: the whole's lines, not those of the parts, are written.
+    Lines of the whole are written, so it does not matter where those of the parts begin, and
+    `own_lines` is not read.
     """
     for kind in kinds(builder, parts, itemsize):
         for line, start in each_line(builder, parts, count, offset, whole):
