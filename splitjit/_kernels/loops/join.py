@@ -166,7 +166,7 @@ def interleave(task, tasks, arguments):
 
 # ---- transposed parts ------------------------------------------------------------------------
 
-_read_items = items_mover(back=True, move_lines=_interleave_lines)
+_read_items = items_mover(back=True, copy_lines=_interleave_lines)
 
 
 @jit

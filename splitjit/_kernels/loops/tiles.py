@@ -208,10 +208,10 @@ def _steps_of(piece, first, last):
     return Piece(source, piece.run, piece.lines, last - first, piece.line, piece.step)
 
 
-def items_mover(back, move_lines):
+def items_mover(back, copy_lines):
     """Return a function that moves a piece to its lines, or back.
 
-    `move_lines` is `deinterleave_lines`, or a function like it.
+    `copy_lines` is `deinterleave_lines`, or an instruction like it.
     """
     move_piece = instruction(functools.partial(_move_piece, back))
     transpose_squares = instruction(functools.partial(_transpose_squares, back))
@@ -222,10 +222,11 @@ def items_mover(back, move_lines):
         """Move a piece with ordinary stores."""
         out_of_line()
         run, lines = piece.run, piece.lines
-        is_interleaved = piece.line == run and piece.step == lines * run < TILE
-        if is_interleaved and (lines, run) in INTERLEAVED:  # the channels of images, one by one
+        is_interleaved = piece.line == run and piece.step == lines * run
+        # Squares are faster from `TILE` bytes of a step on.
+        if is_interleaved and lines * run < TILE and (lines, run) in INTERLEAVED:
             count = piece.steps * run // LINE
-            move_lines(lines, run, table, WORD, offset, piece.source, count, 0, 0)
+            copy_lines(lines, run, table, WORD, offset, piece.source, count, 0, 0)
             offset += count * LINE
             piece = _steps_of(piece, count * LINE // run, piece.steps)
         steps, side = piece.steps, TILE // run  # side: steps and lines of a square
@@ -241,7 +242,7 @@ def items_mover(back, move_lines):
     return move_items
 
 
-_write_items = items_mover(back=False, move_lines=deinterleave_lines)
+_write_items = items_mover(back=False, copy_lines=deinterleave_lines)
 
 
 @jit

@@ -91,7 +91,7 @@ def _end_of_band(layout, first):
 
 
 @jit
-def offset_from_line(call, layout, first, end):
+def _offset_from_line(call, layout, first, end):
     """Return the offset within a cache line at which all parts [first, end) start, or -1.
 
     All lines of the parts start at this offset, too.
@@ -121,7 +121,7 @@ def _band_at(call, layout, first, stage):
     line, step = layout.source_strides[dims - 2], layout.source_strides[dims - 1]
     lines = (last.source_offset - part.source_offset) // line + last.extents[dims - 2]
     run, steps = part.run, part.extents[dims - 1]
-    offset = offset_from_line(call, layout, first, end)
+    offset = _offset_from_line(call, layout, first, end)
     coincide = offset >= 0 and offset % run == 0 and LINE % run == 0
     # Lines must be adjacent power-of-two items, and enough to fill a tile.
     tiled = line == run and lines * run >= TILE and TILE % run == 0
