@@ -262,24 +262,17 @@ def _sizes(length: Dim, rule: Rule | tuple[int, Unknown]) -> Sequence[Dim | Elli
             return [length if value.length == 1 or high == 0 else None] * value.length
         value = ()
     known = kind, value
-    first = _fitting_length(known, low, high)
-    sizes: tuple[int, ...] = cached_plan((first,), 0, known).sizes
-    if low == high:
-        return sizes
-    if isinstance(value, int) and kind == CHUNK and high > -(-first // value) * value:
+    plans = [cached_plan((n,), 0, known).sizes for n in _decisive_lengths(known, low, high)]
+    if isinstance(value, int) and kind == CHUNK and high > -(-low // value) * value:
         # The number of parts varies. The last part has any length up to a chunk's.
         is_bounded = isinstance(length, tuple) or value == 1
         return [_interval(1, int(min(value, high))) if is_bounded else None, ...]
-    given = value if isinstance(value, tuple) else (-1,) * len(sizes)
-    if -1 not in given:
-        return given
+    given = value if isinstance(value, tuple) else (-1,) * len(plans[0])
     if sum(given) == -1:  # all other parts are empty
         return [length if n == -1 else n for n in given]
-    lengths = _decisive_lengths(known, first, high)
-    bounds = zip(*[cached_plan((n,), 0, known).sizes for n in lengths], strict=True)
     return [
         n if n >= 0 else _interval(min(each), -1 if high == math.inf else max(each))
-        for n, each in zip(given, bounds, strict=True)
+        for n, each in zip(given, zip(*plans, strict=True), strict=True)
     ]
 
 
@@ -293,33 +286,25 @@ def _bounds(dim: Dim) -> tuple[int, float]:
     return 0, math.inf
 
 
-def _fitting_length(rule: Rule, low: int, high: float) -> int:
-    """Return an axis length within bounds that fits a rule, or a bound if none does.
+def _decisive_lengths(rule: Rule, low: int, high: float) -> Collection[int]:
+    """Return axis lengths within bounds that fit a rule, or one that a plan refuses if none fits.
 
-    The rest of the rule can be checked with this length.
-    """
-    kind, value = rule
-    length = low
-    if isinstance(value, tuple):
-        length = sum(value) + (-1 in value)  # without the -1 of the rest
-    elif kind == NUM_SPLITS:  # the first multiple
-        length = -(-low // value) * value
-    return int(min(max(length, low), high))
-
-
-def _decisive_lengths(rule: Rule, first: int, high: float) -> list[int]:
-    """Return axis lengths from `first` on, including those where a part is shortest or longest.
+    Among them are those where a part is shortest or longest. Without an upper bound, only those
+    where it is shortest.
 
     With `num_outputs`, the parts grow with the axis up to a multiple of their number. At the next
     length, ceil(length / n) grows by one, and the last parts shrink.
     """
     kind, value = rule
-    ends = [first] if high == math.inf else [first, int(high)]
+    ends = {low} if high == math.inf else {low, int(high)}
     if isinstance(value, tuple):
-        return ends
+        total = sum(value) + (-1 in value)  # without the -1 of the rest
+        return {int(min(max(total, low), high)), *[n for n in ends if n > total and -1 in value]}
+    if kind == CHUNK:
+        return {low, int(min(low + value, high))}  # beyond, the number of parts varies
     near = [n - n % value + above for n in ends for above in (0, 1, value, value + 1)]
     step = value if kind == NUM_SPLITS else 1
-    return [n for n in (*ends, *near) if first <= n <= high and n % step == 0]
+    return {n for n in (*ends, *near) if low <= n <= high and n % step == 0} or {low}
 
 
 def _dims(shape: Any) -> SymbolicShape | Unknown:
