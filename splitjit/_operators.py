@@ -319,11 +319,7 @@ def _dims(shape: Any) -> SymbolicShape | Unknown:
     given = sequence(shape)
     if given is None:
         raise SplitTypeError.of(pairs(shape=shape), "must be a sequence of dims")
-    dims = tuple([_dim(dim, given) for dim in given])
-    if any(isinstance(dim, int) and dim < 0 for dim in dims):
-        rule = "extents must be at least 0" + "; pass None for an unknown dim" * (-1 in dims)
-        raise SplitError.of(pairs(shape=dims), rule)
-    return dims
+    return tuple([_dim(dim, given) for dim in given])
 
 
 def _dim(dim: Any, shape: tuple[Any, ...]) -> Dim:
@@ -332,11 +328,10 @@ def _dim(dim: Any, shape: tuple[Any, ...]) -> Dim:
     if _is_of_openvino(dim, "Dimension"):
         dim = dim.get_min_length(), dim.get_max_length()
     rule = "a dim must be an integer, a name, an interval or None"
-    if type(dim) is not tuple or len(dim) != 2:
-        return integer("shape", dim, rule, shape)
-    low, high = [integer("shape", bound, rule, shape) for bound in dim]
+    bounds = dim if type(dim) is tuple and len(dim) == 2 else (dim, dim)
+    low, high = [integer("shape", bound, rule, shape) for bound in bounds]
     if low < 0 or -1 != high < low:
-        rule = "the bounds of an interval must be at least 0, the smaller one first"
+        rule = "extents must be at least 0; pass None for an unknown dim, the smaller bound first"
         raise SplitError.of(pairs(shape=shape), rule)
     return _interval(low, high)
 

@@ -110,7 +110,7 @@ REFUSED = [
     ("unknown as in OpenVINO", lambda: openvino.Split(num_splits=2).infer_shapes([-1, 6], 1),
      "shape=(-1, 6): extents must be at least 0; pass None for an unknown dim"),
     ("interval upside down", lambda: Split(num_outputs=1).infer_shapes(((3, 2),)),
-     "the bounds of an interval"),
+     "the smaller bound first"),
     ("length", lambda: Unknown(-1), "Unknown: length=-1: must be in [0, 2147483647]"),
     ("float", lambda: Unknown(2.0), "Unknown: length=2.0: must be an integer"),
     ("doubles", lambda: Split(opset=1)(np.zeros(6, "f4"), np.array([2.0, 4.0])),
