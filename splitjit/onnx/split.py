@@ -14,7 +14,7 @@ from splitjit._api.protocols import Part, Source
 from splitjit._operators import Dim, InferredShape, SymbolicShape, Unknown
 from splitjit._plan.arguments import Lengths, integer, integers, rule_of, sequence
 from splitjit._plan.rules import CHUNK, LENGTHS, NUM_OUTPUTS, NUM_SPLITS, Rule
-from splitjit.errors import SplitError, describe
+from splitjit.errors import SplitError, describe, pairs
 from splitjit.onnx import versions
 from splitjit.onnx.versions import ALL, ALL_BUT_BFLOAT16, FLOATS, Version, VersionedOperator
 
@@ -105,10 +105,10 @@ the axis length 7 must be a multiple of 2
         version = self._version
         if split is not None and not version.split_attribute:
             rule = "split is an input since Split-13, not an attribute"
-            raise self._refusal(rule, hint="pass split to the call", split=split)
+            raise SplitError(self._name, pairs(split=split), rule, hint="pass split to the call")
         if num_outputs is not None and not version.num_outputs:
             rule = "only Split-18 and later have num_outputs"
-            raise self._refusal(rule, hint="pass outputs", num_outputs=num_outputs)
+            raise SplitError(self._name, pairs(num_outputs=num_outputs), rule, hint="pass outputs")
         self._axis = 0 if axis is None else integer("axis", axis)
         self._split = None if split is None else integers("split", split)
         self._num_outputs = _count("num_outputs", num_outputs)
@@ -116,10 +116,11 @@ the axis length 7 must be a multiple of 2
         self._rule = None
         if self._split is not None:
             self._rule = versions.without_negatives(self._by_lengths(self._split))
+            self._outputs = len(self._split)
         elif self._num_outputs is not None:
             if self._outputs is not None and self._num_outputs < self._outputs:
-                given: dict[str, Any] = {"num_outputs": self._num_outputs, "outputs": self._outputs}
-                raise self._refusal("num_outputs must not be less than outputs", **given)
+                received = pairs(num_outputs=self._num_outputs, outputs=self._outputs)
+                raise SplitError.of(received, "num_outputs must not be less than outputs")
             self._rule = NUM_OUTPUTS, self._num_outputs
         elif self._outputs is not None and not version.num_outputs:
             self._rule = NUM_SPLITS, self._outputs
@@ -191,33 +192,26 @@ the axis length 7 must be a multiple of 2
         """
         return self._infer(input_shape, split)[: self._outputs]
 
-    def _rule_of(self, split: Any, kind: str | None) -> Rule:
-        self._check_input(split)
+    def _rule_of(self, split: Any, kind: str | None) -> Any:
         types = self._version.split_types
+        if not types:
+            rule = "split is an attribute in Split-2 and Split-11"
+            raise SplitError.of(pairs(split=split), rule)
+        if self._num_outputs is not None:
+            received = pairs(split=split, num_outputs=self._num_outputs)
+            raise SplitError.of(received, "only one of the two may be given")
+        if type(split) is Unknown and kind is None:
+            count = self._outputs if split.length is None else split.length
+            if count is not None:
+                self._check_count(split, count)
+            return LENGTHS, self._split or Unknown(count)
         if not self._version.split_attribute:
             return self._by_lengths(operators.integer_input("split", split, types, (1,)))
         lengths = _float_lengths(split, {kind} if kind else types)
         if self._split not in (None, lengths):
-            raise self._unequal(lengths)
+            received = f"{describe(split=lengths)}, attribute {describe(split=self._split)}"
+            raise SplitError.of(received, "the input and the attribute must be equal")
         return self._by_lengths(lengths)
-
-    def _rule_at_run_time(self, split: Unknown) -> tuple[int, Unknown] | Rule:
-        self._check_input(split)
-        if self._split is not None:  # Split-1: the input equals the attribute
-            if split.length not in (None, len(self._split)):
-                raise self._unequal(split)
-            return LENGTHS, self._split
-        count = self._outputs if split.length is None else split.length
-        if count is not None:
-            self._check_count(split, count)
-        return LENGTHS, Unknown(count)
-
-    def _check_input(self, split: Any) -> None:
-        if not self._version.split_types:
-            raise self._refusal("split is an attribute in Split-2 and Split-11", split=split)
-        if self._num_outputs is not None:
-            rule = "only one of the two may be given"
-            raise self._refusal(rule, split=split, num_outputs=self._num_outputs)
 
     def _by_lengths(self, lengths: Sequence[int]) -> Rule:
         self._check_count(lengths, len(lengths))
@@ -226,11 +220,7 @@ the axis length 7 must be a multiple of 2
     def _check_count(self, lengths: Any, count: int) -> None:
         if count == 0 or (self._outputs is not None and count != self._outputs):
             rule = "there must be one length per output, and at least one output"
-            raise self._refusal(rule, split=lengths, outputs=self._outputs)
-
-    def _unequal(self, lengths: Any) -> SplitError:
-        received = f"{describe(split=lengths)}, attribute {describe(split=self._split)}"
-        return SplitError(self._name, received, "the input and the attribute must be equal")
+            raise SplitError.of(pairs(split=lengths, outputs=self._outputs), rule)
 
 
 def _count(name: str, value: Any) -> int | None:
@@ -314,7 +304,7 @@ class SplitToSequence(VersionedOperator):
         self._axis = integer("axis", axis)
         self._keepdims = integer("keepdims", keepdims)
         if self._keepdims not in (0, 1):
-            raise self._refusal("keepdims must be 0 or 1", keepdims=keepdims)
+            raise SplitError.of(pairs(keepdims=keepdims), "keepdims must be 0 or 1")
         self._rule = CHUNK, 1
 
     def __call__(self, input: Source[Part], split: Lengths | None = None) -> list[Part]:
@@ -392,5 +382,7 @@ class SplitToSequence(VersionedOperator):
         axis = self._axis % len(shape)
         return shape[:axis] + shape[axis + 1 :]
 
-    def _rule_of(self, split: Any, kind: str | None) -> Rule:
+    def _rule_of(self, split: Any, kind: str | None) -> Any:
+        if type(split) is Unknown and kind is None:
+            return LENGTHS, split
         return rule_of(operators.integer_input("split", split, self._version.split_types, (0, 1)))

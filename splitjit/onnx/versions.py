@@ -80,24 +80,20 @@ class VersionedOperator:
         """The version in force, as the number of the opset that introduced it."""
         return self._version.since
 
-    def _rule_of(self, split: Any, kind: str | None) -> Rule:
-        """Return the rule that the input `split` gives.
+    def _rule_of(self, split: Any, kind: str | None) -> Any:
+        """Return the rule that the input `split` gives; its value may be `Unknown`.
 
-        `kind` is the tensor type of the tensor to split, or None if the type is unknown.
+        `kind` is the tensor type of the tensor to split, or None if the type is unknown, as in
+        `infer_shapes`. A call refuses `Unknown`.
         """
         raise NotImplementedError
 
-    def _rule_at_run_time(self, split: Unknown) -> tuple[int, Unknown] | Rule:
-        """Return the rule that the input `split` gives if its value is unknown."""
-        return LENGTHS, split
-
-    def _rule_given(self, split: Any, kind: str | None) -> Rule:
+    def _rule_given(self, split: Any, kind: str | None) -> Any:
         """Return the rule that the input `split` gives, or the attributes if it is None."""
         rule = self._rule if split is None else without_negatives(self._rule_of(split, kind))
         if rule is None:
             other = "num_outputs" if self._version.num_outputs else "outputs"
-            given: dict[str, Any] = {"split": None, other: None}
-            raise self._refusal("one of the two must be given", **given)
+            raise SplitError.of(pairs(split=None, **{other: None}), "one of the two must be given")
         return rule
 
     def _run(self, input: Any, split: Any) -> list[Any]:
@@ -108,12 +104,7 @@ class VersionedOperator:
         return run(x, by_rule(self._axis, self._rule_given(split, kind)))
 
     def _infer(self, input_shape: Sequence[Dim] | Unknown, split: Any) -> list[InferredShape]:
-        is_known = type(split) is not Unknown
-        rule = self._rule_given(split, None) if is_known else self._rule_at_run_time(split)
-        return operators.infer_shapes(input_shape, self._axis, rule)
-
-    def _refusal(self, rule: str, /, *, hint: str = "", **received: Any) -> SplitError:
-        return SplitError(self._name, pairs(**received), rule, hint=hint)
+        return operators.infer_shapes(input_shape, self._axis, self._rule_given(split, None))
 
     def _type_refused(self, dtype: np.dtype, kind: str | None) -> SplitTypeError:
         operator = type(self).__name__
