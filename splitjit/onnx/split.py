@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence, Set
 from typing import Any, SupportsIndex
 
@@ -23,6 +22,8 @@ _Lengths = Lengths | Sequence[float] | NDArray[np.floating[Any]]
 
 _INT64 = frozenset({"tensor(int64)"})
 _INT32_OR_64 = _INT64 | {"tensor(int32)"}
+
+_FLOATS = float, np.float16, np.float32, np.float64
 
 
 @operators.refusing_as("ONNX Split", x="input", num_splits="outputs")
@@ -232,15 +233,8 @@ def _float_lengths(split: Any, types: Set[str]) -> tuple[int, ...]:
     given = sequence(split) if issubclass(type(split), (list, tuple)) else None
     if given is None:
         given = operators.array_input("split", split, types, (1,))
-    return integers("split", [_whole(n) for n in given], "must be finite whole numbers")
-
-
-def _whole(value: Any) -> Any:
-    """Return a whole float as an int, and any other value unchanged, to be refused later."""
-    if issubclass(type(value), (float, np.floating)):
-        with contextlib.suppress(Exception):  # a foreign class may raise anything
-            return int(value) if value.is_integer() else value
-    return value
+    whole = [int(n) if type(n) in _FLOATS and n.is_integer() else n for n in given]
+    return integers("split", whole, "must be finite whole numbers")
 
 
 # ---- SplitToSequence ----------------------------------------------------------------------
