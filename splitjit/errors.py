@@ -8,36 +8,26 @@ from typing import Self
 
 class _Short(reprlib.Repr):
     def repr_int(self, x: int, level: int) -> str:
-        try:
-            repr(x)
-        except ValueError:  # Python limits how many digits of an int it converts to a string
-            return f"<int of {x.bit_length()} bits>"
-        return super().repr_int(x, level)
+        bits = x.bit_length()  # a user may limit how many digits Python converts, to 640 at least
+        return super().repr_int(x, level) if bits < 2000 else f"<int of {bits} bits>"
 
     def repr_instance(self, x: object, level: int) -> str:
-        text = _array_text(x)
-        if text is None:
+        """Write an array or a tensor with its dtype and its items.
+
+        This looks only at attributes, so that no array library is imported.
+        """
+        dtype, shape = (getattr(x, name, None) for name in ("dtype", "shape"))
+        if dtype is None or shape is None or not hasattr(type(x), "__len__"):  # a NumPy scalar
             return super().repr_instance(x, level)
+        name = type(x).__name__
+        name = next((word for word in ("array", "tensor") if word in name.lower()), name)
+        shape_text = "" if len(shape) == 1 else f" shape {tuple(shape)},"
+        items = " ".join(str(x).split())
+        items = re.sub(r"^tensor\((.*)\)$", r"\1", items)  # str of a torch tensor
+        text = f"{name} of {str(dtype).removeprefix('torch.')},{shape_text} {items}"
         if len(text) > self.maxother:
             text = f"{text[: self.maxother - 23]}...{text[-20:]}"
         return text
-
-
-def _array_text(x: object) -> str | None:
-    """Return the dtype and the items of an array or a tensor, or None for other objects.
-
-    This looks only at attributes, so that no array library is imported.
-    """
-    has_items = hasattr(type(x), "__len__")  # NumPy's scalars have a dtype, too
-    dtype, shape = (getattr(x, name, None) for name in ("dtype", "shape"))
-    if dtype is None or shape is None or not has_items:
-        return None
-    name = type(x).__name__
-    name = next((word for word in ("array", "tensor") if word in name.lower()), name)
-    shape_text = "" if len(shape) == 1 else f" shape {tuple(shape)},"
-    items = " ".join(str(x).split())
-    items = re.sub(r"^tensor\((.*)\)$", r"\1", items)  # str of a torch tensor
-    return f"{name} of {str(dtype).removeprefix('torch.')},{shape_text} {items}"
 
 
 _SHORT = _Short()
