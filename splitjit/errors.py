@@ -2,7 +2,7 @@
 
 import re
 import reprlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Self
 
 
@@ -99,30 +99,23 @@ _WORDS_OF_OTHERS = {
     "dim": "axis",
     "chunks": "num_outputs",
     "sections": "num_sections",
-    "indices_or_sections": "indices",
-    **dict.fromkeys(("num_or_size_splits", "lengths", "sizes", "split_size"), "split"),
-    **dict.fromkeys(("split_sizes", "split_size_or_sections", "split_lengths"), "split"),
+    "indices_or_sections": "num_splits num_sections indices",
+    "num_or_size_splits": "num_splits split",
+    **dict.fromkeys(("lengths", "sizes", "split_size", "split_sizes"), "split"),
+    **dict.fromkeys(("split_size_or_sections", "split_lengths"), "split"),
 }
 """Parameters of other libraries, and ours with the same meaning."""
 
-_OF_ONE_INTEGER = {
-    "indices_or_sections": "num_splits or num_sections",
-    "num_or_size_splits": "num_splits",
-}
-"""The same if the value is not a sequence."""
 
-
-def did_you_mean(word: str, known: Iterable[str], many: bool = True) -> str:
+def did_you_mean(word: str, known: Collection[str]) -> str:
     """Return a question that names the nearest known word, or an empty string.
 
     Parameters
     ----------
     word : str
         The word received.
-    known : iterable of str
+    known : collection of str
         The words that would be right.
-    many : bool, default True
-        Whether the value of a parameter with this name is a sequence.
 
     Returns
     -------
@@ -135,13 +128,9 @@ def did_you_mean(word: str, known: Iterable[str], many: bool = True) -> str:
     """
     import difflib
 
-    known = [*known]
-    ours = None if many else _OF_ONE_INTEGER.get(word)
-    ours = ours or _WORDS_OF_OTHERS.get(word, "")
-    if ours.partition(" ")[0] in known:
-        return f"; did you mean {ours}?"
-    nearest = difflib.get_close_matches(word, known, 1, cutoff=0.7)
-    return f"; did you mean {nearest[0]}?" if nearest else ""
+    ours = [one for one in _WORDS_OF_OTHERS.get(word, "").split() if one in known]
+    meant = ours or difflib.get_close_matches(word, known, 1, cutoff=0.7)
+    return f"; did you mean {' or '.join(meant)}?" if meant else ""
 
 
 def describe(**values: object) -> str:

@@ -139,8 +139,7 @@ def check_arguments(operator, x, axis, by_position, **others):
     if not is_integer(axis):
         refuse(operator, axis=axis, rule="axis must be an integer")
     for name in others.keys() - rules.NAMES:
-        many = not is_integer(others[name])
-        hint = did_you_mean(name, (*rules.NAMES, "axis"), many)
+        hint = did_you_mean(name, (*rules.NAMES, "axis"))
         refuse(operator, f"there is no parameter {name}{hint}", **{name: others[name]})
     kind = kind_of_rule(operator, others)
     values = [without_none(value) for value in others.values() if is_given(value)]

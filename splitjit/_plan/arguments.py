@@ -183,8 +183,7 @@ def unknown_parameter(
     operator: str, name: str, value: Any, known: Collection[str]
 ) -> SplitTypeError:
     """Return the refusal of a misspelt parameter, which names the nearest one."""
-    many = sequence(value, arrays=True) is not None
-    rule = f"there is no parameter {name}{did_you_mean(name, known, many)}"
+    rule = f"there is no parameter {name}{did_you_mean(name, known)}"
     return SplitTypeError(operator, pairs(**{name: value}), rule)
 
 

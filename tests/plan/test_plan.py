@@ -215,8 +215,8 @@ MISSPELT = [
     *[(name, *words) for name in RULES for words in (
         ("dim", "axis"), ("sections", "num_sections"), ("chunks", "num_outputs"),
         ("num_outptus", "num_outputs"), ("indeces", "indices"), ("nonsense", None),
-        ("indices_or_sections", "num_splits or num_sections"),
-        ("num_or_size_splits", "num_splits"))],
+        ("indices_or_sections", "num_splits or num_sections or indices"),
+        ("num_or_size_splits", "num_splits or split"))],
     ("split", "outs", "out"), ("plan_split", "shapes", "shape"), ("split_into", "out", "outs"),
     ("ONNX Split", "num_output", "num_outputs"), ("ONNX Split-18", "lengths", "split"),
     ("ONNX SplitToSequence", "keepdim", "keepdims"), ("OpenVINO Split-1", "dim", "axis"),
