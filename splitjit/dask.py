@@ -7,8 +7,6 @@ from typing import SupportsIndex, Unpack
 try:
     from dask.array import Array
 except ModuleNotFoundError as error:
-    if (error.name or "").partition(".")[0] != "dask":
-        raise
     raise ImportError("splitjit.dask needs the dask package: pip install dask") from error
 
 from splitjit._api.split import split as any_split

@@ -21,12 +21,9 @@ if not TYPE_CHECKING:  # type checkers would otherwise accept any misspelled att
         """Import the module that needs the onnx package on first use."""
         if name not in ("SplitBackend", "reference_ops"):
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from importlib import import_module
-
         try:
-            return getattr(import_module("splitjit.onnx.reference"), name)
+            from splitjit.onnx import reference
         except ModuleNotFoundError as error:
-            if (error.name or "").partition(".")[0] != "onnx":
-                raise
             needs = "needs the onnx package: pip install onnx"
             raise ImportError(f"splitjit.onnx.{name} {needs}") from error
+        return getattr(reference, name)
