@@ -18,8 +18,8 @@ TENSOR_TYPES = (*_NAMES.values(), _STRING)
 """The 16 tensor types of ONNX Split, by their ONNX names."""
 
 _NAMES_BY_NUMBER = {
-    np.dtype(code).num: _STRING if code in "OU" else _NAMES.get(np.dtype(code).name)
-    for code in np.typecodes["All"]
+    np.dtype(code).num: _STRING if code in "OUT" else _NAMES.get(np.dtype(code).name)
+    for code in np.typecodes["All"] + "T"
 }
 """The same by `dtype.num`, which is the same for both byte orders, and faster to read."""
 
@@ -46,7 +46,5 @@ def tensor_type(dtype: Any) -> str | None:
     number: Any = getattr(dtype, "num", None)
     if name := _NAMES_BY_NUMBER.get(number):
         return name
-    if isinstance(dtype, np.dtype):
-        # bfloat16 by its name, because ml_dtypes may not be installed
-        return _STRING if dtype.kind == "T" else _NAMES.get(dtype.type.__name__)
-    return _NAMES.get(str(dtype).rpartition(".")[2])
+    # bfloat16 by its name, because ml_dtypes may not be installed
+    return _NAMES.get(str(getattr(dtype, "name", dtype)).rpartition(".")[2])
