@@ -350,8 +350,6 @@ _NO_CONVERSION = {"dtype": None, "casting": "same_kind"}
 
 def _unstack(x: Any, axis: SupportsIndex) -> tuple[Any, ...]:
     """Return what ``numpy.unstack`` returns, for NumPy 2.0."""
-    if x.ndim == 0:
-        raise ValueError("Input array must be at least 1-d.")
     return tuple(np.moveaxis(x, axis, 0))
 
 
