@@ -23,11 +23,10 @@ if TYPE_CHECKING:
     from splitjit import onnx as onnx
     from splitjit import openvino as openvino
     from splitjit import torch as torch
-    from splitjit._api.explain import explain as explain
-    from splitjit._api.join import join as join
-    from splitjit._api.join import stack as stack
-    from splitjit._api.warmup import warmup as warmup
-    from splitjit._copy.explanation import Explanation as Explanation
+    from splitjit._api.explain import explain
+    from splitjit._api.join import join, stack
+    from splitjit._api.warmup import warmup
+    from splitjit._copy.explanation import Explanation
 
 __all__ = ["explain", "join", "plan_split", "split", "split_into", "stack", "unstack"]
 __all__ += ["Explanation", "SplitError", "SplitPlan", "SplitTypeError"]
