@@ -280,10 +280,8 @@ def _bounds(dim: Dim) -> tuple[int, float]:
     """Return the smallest and the largest extent that a dim may have."""
     if isinstance(dim, int):
         return dim, dim
-    if isinstance(dim, tuple):
-        low, high = dim
-        return low, math.inf if high == -1 else high
-    return 0, math.inf
+    low, high = dim if isinstance(dim, tuple) else (0, -1)
+    return low, math.inf if high == -1 else high
 
 
 def _decisive_lengths(rule: Rule, low: int, high: float) -> Collection[int]:

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 try:
     import torch
@@ -34,7 +34,7 @@ from splitjit._api.split_plan import by_rule
 from splitjit._copy.run import run
 from splitjit._inputs.torch.memory import has_lost_memory, look_up
 from splitjit._inputs.torch.tensors import is_compiling, is_tensor, tensor_input
-from splitjit._plan.arguments import rule_of
+from splitjit._plan.arguments import Function, rule_of
 from splitjit._planes import split_planes, without_axis
 from splitjit.errors import SplitError
 
@@ -53,10 +53,8 @@ _SPLIT_METHOD: Any = torch.Tensor.split
 _END = 1 << 63
 """torch refuses integers from here on, and those below the negative."""
 
-_Function = TypeVar("_Function", bound=Callable[..., Any])
 
-
-def _with_names_of_numpy(function: _Function) -> _Function:
+def _with_names_of_numpy(function: Function) -> Function:
     """Take NumPy's names of parameters, too, as torch's own functions do."""
 
     @functools.wraps(function)
@@ -66,7 +64,7 @@ def _with_names_of_numpy(function: _Function) -> _Function:
                 kwargs[ours] = kwargs.pop(theirs)
         return function(*args, **kwargs)
 
-    return cast(_Function, renaming)
+    return cast(Function, renaming)
 
 
 def split(
