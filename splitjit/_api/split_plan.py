@@ -106,7 +106,8 @@ class SplitPlan(Plan):
         -------
         list of ndarray
             New C-contiguous arrays, one per part. All share one allocation, and
-            each is aligned to 64 bytes. Arrays of objects are allocated one by one.
+            each is aligned to 64 bytes. Arrays of objects are allocated one by one. For a
+            dtype of torch, torch allocates tensors.
 
         Raises
         ------
@@ -124,7 +125,7 @@ class SplitPlan(Plan):
         [(3, 2), (2, 2)]
         """
         if tensors.is_dtype(dtype):
-            return tensors.empty(self, dtype, empty_parts)
+            return tensors.empty(self, dtype)
         return empty_parts(self, dtype)
 
     @overload

@@ -11,7 +11,6 @@ Otherwise torch makes the parts, see `foreign.py`. A tensor exists only if torch
 """
 
 import sys
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -222,22 +221,12 @@ def refuse_layout(x: Any, name: str) -> None:
 # ---- parts and outputs -------------------------------------------------------------------
 
 
-def empty(
-    plan: Plan, dtype: Any, allocate: Callable[[Plan, np.dtype], list[np.ndarray]]
-) -> list[Any]:
-    """Return new tensors for the parts of a plan, over memory that `allocate` makes for arrays.
-
-    Torch makes them if NumPy has no such items, or under FakeTensorMode, without memory.
-    """
-    torch = sys.modules["torch"]
-    look_up()
+def empty(plan: Plan, dtype: Any) -> list[Any]:
+    """Return new tensors for the parts of a plan, made by torch."""
     if str(dtype).startswith(("torch.qint", "torch.quint")):
         raise SplitTypeError.of(pairs(dtype=dtype), "quantized tensors need a scale, too")
-    one = torch.empty(0, dtype=dtype, device="cpu")
-    like = memory.array_of(one) if TORCH.in_reach(one) else None
-    if like is None:
-        return [torch.empty(shape, dtype=dtype) for shape in plan.output_shapes]
-    return memory.tensors_over(allocate(plan, like.dtype), dtype)
+    make = sys.modules["torch"].empty
+    return [make(shape, dtype=dtype) for shape in plan.output_shapes]
 
 
 def out_arrays(out: Any, dtype: Any) -> tuple[list[Any], list[np.ndarray]]:
