@@ -32,7 +32,7 @@ import splitjit._api.join as joins
 from splitjit._api.protocols import Part, SupportsSlices
 from splitjit._api.split_plan import by_rule
 from splitjit._copy.run import run
-from splitjit._inputs.torch.memory import has_lost_memory, look_up
+from splitjit._inputs.torch.memory import has_lost_memory
 from splitjit._inputs.torch.tensors import is_compiling, is_tensor, tensor_input
 from splitjit._plan.arguments import Function, rule_of
 from splitjit._planes import split_planes, without_axis
@@ -44,8 +44,6 @@ __all__ += ["cat", "concat", "stack"]
 
 _ORIGINALS = {name: getattr(torch, name) for name in __all__}
 """torch's own functions; a program may replace them with ours."""
-
-look_up()  # before a program replaces them: `splitjit.join` calls torch's own, too
 
 _SPLIT_METHOD: Any = torch.Tensor.split
 """The method that ``torch.split`` calls, which a program may replace, too."""

@@ -39,7 +39,7 @@ def _never(x: Any) -> bool:
     return False
 
 
-TORCH: Any = SimpleNamespace(kinds=(), cat=None, stack=None, in_reach=_never)
+TORCH: Any = SimpleNamespace(kinds=(), in_reach=_never)
 """What `look_up` has found in torch, once a tensor has been split.
 
 Attributes
@@ -50,8 +50,6 @@ is_traced : callable
     Tells whether torch.compile is tracing.
 split_copy : callable
     Torch's operator ``split_with_sizes_copy``.
-cat, stack : callable
-    Torch's own functions, which a program may replace.
 in_reach : callable
     Tells whether kernels may read a tensor: it is of these kinds, and torch does nothing else with
     operators now than to carry them out. The tensor must also pass ``x.numpy()``, and have an
@@ -64,7 +62,7 @@ def look_up() -> None:
     """Look up in torch what each split needs, which costs as much as the checks."""
     torch = sys.modules["torch"]
     forward_ad = torch.autograd.forward_ad
-    TORCH.split_copy, TORCH.cat, TORCH.stack = torch.split_with_sizes_copy, torch.cat, torch.stack
+    TORCH.split_copy = torch.split_with_sizes_copy
     TORCH.kinds = kinds = torch.Tensor, torch.nn.Parameter
     TORCH.is_traced = is_traced = torch.compiler.is_dynamo_compiling
     TORCH.in_reach = _never

@@ -105,9 +105,9 @@ class Tensor(Input):
             if len(scales) > 1:
                 received = f"parts or {OUT} of scales and zero points {scales}"
                 raise SplitTypeError.of(received, "must be equal: items are never converted")
-        join = (TORCH.stack or torch.stack) if stacks else (TORCH.cat or torch.cat)
-        if is_compiling():  # which may not know functions that a program has replaced
-            join = torch.ops.aten.stack if stacks else torch.ops.aten.cat
+        # A program may have replaced the public functions; then torch.compile knows no others.
+        own = torch.ops.aten if is_compiling() else torch._C._VariableFunctions
+        join = own.stack if stacks else own.cat
         return join(parts, axis).contiguous() if out is None else join(parts, axis, out=out)
 
     @property
