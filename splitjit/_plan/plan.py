@@ -150,12 +150,6 @@ class Plan:
         if len(self.sizes) <= MOST_PARTS:
             object.__setattr__(self, slot, how)  # the dataclass is frozen
 
-    def _forget(self) -> None:
-        """Drop all that is kept for later calls."""
-        self._hows.clear()
-        self._use(None)
-        self._use(None, "_join")
-
 
 def check_shape(plan: Plan, shape: tuple[Any, ...]) -> None:
     """Refuse an array whose shape is not the plan's."""
@@ -276,9 +270,6 @@ class PlanCache:
         return plan
 
     def clear(self) -> None:
-        """Drop all plans, and what they keep."""
-        plans = list(self._plans.values())
+        """Drop all plans."""
         self._plans.clear()
         self._parts = 0
-        for plan in plans:
-            plan._forget()

@@ -82,7 +82,7 @@ FINALIZERS = {
     for _ in range(70):
         plan(array())""",
     "clears the caches": "splitjit.clear_caches()",
-    "drops the copies": "plan._forget()",
+    "drops the copies": "plan._hows.clear(), plan._use(None)",
     "changes the source": """
     if finalized % 2:
         x.dtype = np.dtype([("c", "u2"), ("d", "i2")])
