@@ -9,7 +9,6 @@ import contextlib
 import inspect
 import operator
 import os
-import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex, TypedDict, TypeVar
 
@@ -64,24 +63,15 @@ _KINDS_OF_INDICES = "must be a sequence of integers or a 1-D integer array"
 _BYTES_PER_PART = 208  # measured size of the tuples, integers and slices of a plan
 
 
-def _memory() -> int:
-    """Return this machine's memory in bytes, or 0 if the system does not report it."""
-    try:
-        if sys.platform == "win32":
-            import ctypes
+try:
+    _MEMORY = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+except (AttributeError, OSError, ValueError):  # Windows does not say it in this way
+    _MEMORY = 1 << 32
 
-            status = (ctypes.c_uint64 * 8)(64)  # a MEMORYSTATUSEX; its first field is its length
-            done = ctypes.windll.kernel32.GlobalMemoryStatusEx(status)
-            return status[1] if done else 0
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ImportError, OSError, ValueError):
-        return 0
-
-
-MOST_IN_MEMORY = max(10**6, _memory() // 2 // _BYTES_PER_PART)
+MOST_IN_MEMORY = min(max(10**6, _MEMORY // 2 // _BYTES_PER_PART), rules.MAX_PARTS)
 """The most parts allowed: enough to fill half of memory, but at least a million.
 
-Beyond that, the system could kill the process.
+Beyond that, the system could kill the process. Of unknown memory, 4 GB count.
 """
 
 

@@ -183,8 +183,6 @@ def sizes_of(shape: Shape, axis: int, rule: Rule, most: int) -> Shape:
             lengths = list(value)
             number, fault = rules.check_lengths(lengths, count, length, sum(value) + count)
         value = tuple(lengths)
-        if not fault and count > rules.MAX_PARTS:
-            fault = rules.TOO_MANY
     else:
         number = value
         count, fault = rules.count_parts(kind, value, length)
