@@ -34,12 +34,7 @@ from splitjit._inputs.arrays import do_ranges_meet
 from splitjit._inputs.torch.foreign import shape_of
 from splitjit._plan.plan import Plan
 
-
-def _never(x: Any) -> bool:
-    return False
-
-
-TORCH: Any = SimpleNamespace(kinds=(), in_reach=_never)
+TORCH: Any = SimpleNamespace(kinds=(), in_reach=lambda x: False)
 """What `look_up` has found in torch, once a tensor has been split.
 
 Attributes
@@ -65,7 +60,6 @@ def look_up() -> None:
     TORCH.split_copy = torch.split_with_sizes_copy
     TORCH.kinds = kinds = torch.Tensor, torch.nn.Parameter
     TORCH.is_traced = is_traced = torch.compiler.is_dynamo_compiling
-    TORCH.in_reach = _never
     try:
         is_tracing = torch._C._is_tracing
         in_function_mode = torch._C._is_torch_function_mode_enabled
@@ -93,11 +87,10 @@ def words() -> dict[Any, Any]:
     integers = {1: torch.uint8, 2: torch.int16, 4: torch.int32}
     dtypes = {dtype for dtype in vars(torch).values() if isinstance(dtype, torch.dtype)}
     names = {dtype: str(dtype).removeprefix("torch.") for dtype in dtypes}
-    native = {np.dtype(code).name for code in "?bhilqBHILQefdFD"}
     return {
         dtype: integers[dtype.itemsize]
         for dtype, name in names.items()
-        if not (name in native or name.startswith(("qint", "quint")))
+        if not (hasattr(np, name) or name.startswith(("qint", "quint")))
     }
 
 
