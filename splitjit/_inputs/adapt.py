@@ -128,9 +128,8 @@ class Array(Input):
 
     def views(self, plan: Plan) -> list[Any]:
         """Return the library's slices."""
-        split = getattr(sys.modules["jax"].lax, "split", None) if _is_of_jax(self.x) else None
-        if split is not None and len(plan):
-            return list(split(self.x, plan.sizes, plan.axis))
+        if _is_of_jax(self.x) and len(plan):
+            return list(sys.modules["jax"].lax.split(self.x, plan.sizes, plan.axis))
         return [self.x[(*index, ...)] for index in plan.slices]  # some libraries insist on all axes
 
     def made_by_library(self, request: Request, copy: bool) -> list[Any]:
