@@ -13,7 +13,7 @@ from splitjit._kernels.ir.intrinsics import copy_bytes, fence, move_line, reserv
 from splitjit._kernels.ir.llvm import INT64, both_ways, instruction, pointer_to, shuffled, store
 from splitjit._kernels.ir.records import call_at, part_at
 from splitjit._kernels.loops.deinterleave import copy_interleaved, each_line, kinds, mover_of_lines
-from splitjit._kernels.loops.plain import LONG, copy_blocks
+from splitjit._kernels.loops.plain import LONG, copy_blocks, copy_range
 from splitjit._kernels.loops.runs import move_runs, move_runs_back, stream_runs
 from splitjit._kernels.loops.tiles import items_mover, joined
 from splitjit._kernels.loops.transpose import copy_bands
@@ -24,7 +24,7 @@ _LANE = 16  # bytes that one instruction can shuffle freely
 @jit
 def join_plain(task, tasks, arguments):
     """Copy the share of one task; `arguments` is the address of `Arguments`."""
-    copy_blocks(task, tasks, arguments, move_runs_back)
+    copy_blocks(task, tasks, arguments, False, copy_range, move_runs_back)
 
 
 # ---- past the cache --------------------------------------------------------------------------
@@ -87,7 +87,7 @@ def join_stream(task, tasks, arguments):
         first, last = layout.runs * task // tasks, layout.runs * (task + 1) // tasks
         _join_rows(call, layout, row, first, last)
     else:
-        copy_blocks(task, tasks, arguments, _stream_runs_back)
+        copy_blocks(task, tasks, arguments, False, copy_range, _stream_runs_back)
     fence()
 
 

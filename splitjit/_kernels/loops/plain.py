@@ -22,20 +22,7 @@ _ROWS = 8  # with fewer runs in a block, or rows in a task, whole ones would be 
 
 
 @jit
-def blocks_of(layout, tasks):
-    """Return the blocks of a task, and the bytes of all parts.
-
-    For many parts, a block holds a page of each if possible.
-    """
-    nbytes = 0
-    for p in range(layout.count):
-        nbytes += part_at(layout, p).nbytes
-    block = min(max(BLOCK, layout.count * PAGE), 2 * BLOCK)
-    return max(nbytes // tasks // block, 1), nbytes
-
-
-@jit
-def start_of(block, blocks, part, target, at_line):
+def _start_of(block, blocks, part, target, at_line):
     """Return the byte of a part at which one of its blocks begins.
 
     This is the start of a run or, if runs are long or `at_line` is true, of a cache line of the
@@ -93,7 +80,7 @@ def copy_range(call, layout, part, first, last, move):
 
 
 @jit
-def copy_long_rows(task, tasks, call, layout, nbytes, move):
+def _copy_long_rows(task, tasks, call, layout, nbytes, move):
     """Copy the rows of a task if they consist of long runs; return whether they do.
 
     Rows are copied in the order of the source. Part by part, ordinary stores take a tenth longer,
@@ -114,21 +101,38 @@ def copy_long_rows(task, tasks, call, layout, nbytes, move):
 
 
 @jit
-def copy_blocks(task, tasks, arguments, move):
-    """Copy the share of one task; `move` is `move_runs`, or a function like it."""
+def copy_blocks(task, tasks, arguments, at_line, copy, move):
+    """Copy the share of one task.
+
+    Parameters
+    ----------
+    task, tasks, arguments : int
+        As for all loops.
+    at_line : bool
+        Whether all blocks begin at cache lines of the parts; see `_start_of`.
+    copy : function
+        `copy_range`, or a function like it.
+    move : function
+        `move_runs`, or a function like it: moves the runs for `copy`, and those of long rows.
+    """
     call, layout = call_at(arguments)
-    blocks, nbytes = blocks_of(layout, tasks)
-    if copy_long_rows(task, tasks, call, layout, nbytes, move):
+    nbytes = 0
+    for p in range(layout.count):
+        nbytes += part_at(layout, p).nbytes
+    if _copy_long_rows(task, tasks, call, layout, nbytes, move):
         return
+    # For many parts, a block holds a page of each if possible.
+    size = min(max(BLOCK, layout.count * PAGE), 2 * BLOCK)
+    blocks = max(nbytes // tasks // size, 1)
     for block in range(task * blocks, (task + 1) * blocks):
         for p in range(layout.count):
             part = part_at(layout, p)
-            first = start_of(block, tasks * blocks, part, call.target, False)
-            last = start_of(block + 1, tasks * blocks, part, call.target, False)
-            copy_range(call, layout, part, first, last, move)
+            first = _start_of(block, tasks * blocks, part, call.target, at_line)
+            last = _start_of(block + 1, tasks * blocks, part, call.target, at_line)
+            copy(call, layout, part, first, last, move)
 
 
 @jit
 def plain(task, tasks, arguments):
     """Copy the share of one task; `arguments` is the address of `Arguments`."""
-    copy_blocks(task, tasks, arguments, move_runs)
+    copy_blocks(task, tasks, arguments, False, copy_range, move_runs)

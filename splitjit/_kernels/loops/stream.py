@@ -25,15 +25,8 @@ from splitjit._kernels.ir.intrinsics import (
     stream_line,
 )
 from splitjit._kernels.ir.llvm import INT64, instruction, loop, pointer_to, store, variants
-from splitjit._kernels.ir.records import call_at, part_at
-from splitjit._kernels.loops.plain import (
-    LONG,
-    blocks_of,
-    copy_long_rows,
-    copy_range,
-    runs_at,
-    start_of,
-)
+from splitjit._kernels.ir.records import part_at
+from splitjit._kernels.loops.plain import LONG, copy_blocks, copy_range, runs_at
 from splitjit._kernels.loops.runs import move_runs, stream_runs
 
 _BATCH = 1 << 9  # bytes gathered at a time, so that fetching, gathering and storing overlap
@@ -90,11 +83,17 @@ def _prefetch_runs(ahead, n, run, source, source_step):
 
 
 @jit
-def _gather_range(call, layout, part, stage, ahead, first, last):
-    """Copy the bytes [first, last) of a part without gaps, by way of a buffer or registers.
-
-    `ahead` is the address from which to prefetch, or 0 if the runs of all parts are not contiguous.
-    """
+def _gather_range(call, layout, part, first, last):
+    """Copy the bytes [first, last) of a part without gaps, by way of a buffer or registers."""
+    stage = reserve(PAGE, PAGE)  # no larger, because the stack of a thread may have only 32 KB
+    ahead, end = 0, part_at(layout, layout.count - 1)
+    step = layout.source_strides[0]
+    # If the runs of all parts are contiguous, prefetch the rows of the next block in order, and
+    # each part its share of them: a part reads strides that the hardware prefetcher does not
+    # predict.
+    if layout.dims == 1 and end.source_offset + end.run == step:
+        rows = (last - first) // part.run
+        ahead = call.source + last // part.run * step + rows * part.source_offset
     line = call.target + part.target_offset + first
     head = min(-line % LINE, last - first)
     copy_range(call, layout, part, first, first + head, move_runs)
@@ -127,31 +126,18 @@ def _gather_range(call, layout, part, stage, ahead, first, last):
 
 
 @jit
+def _stream_range(call, layout, part, first, last, move):
+    """Copy the bytes [first, last) of a part: like `copy_range`, but gather short runs."""
+    if part.run > LONG:
+        copy_range(call, layout, part, first, last, move)
+    elif _has_gaps(layout.dims, part):
+        copy_range(call, layout, part, first, last, move_runs)
+    else:
+        _gather_range(call, layout, part, first, last)
+
+
+@jit
 def stream(task, tasks, arguments):
     """Copy the share of one task; `arguments` is the address of `Arguments`."""
-    call, layout = call_at(arguments)
-    stage = reserve(PAGE, PAGE)  # no larger, because the stack of a thread may have only 32 KB
-    blocks, nbytes = blocks_of(layout, tasks)
-    if copy_long_rows(task, tasks, call, layout, nbytes, stream_runs):
-        fence()
-        return
-    # If the runs of all parts are contiguous, prefetch them one block ahead, in order: each part
-    # reads them in strides that the hardware prefetcher does not predict.
-    ahead = 0
-    if layout.runs and layout.dims == 1 and layout.runs * layout.source_strides[0] == nbytes:
-        ahead = call.source + part_at(layout, 0).source_offset
-        ahead += nbytes // (tasks * blocks) * (task * blocks + 1)
-    for block in range(task * blocks, (task + 1) * blocks):
-        for p in range(layout.count):
-            part = part_at(layout, p)
-            first = start_of(block, tasks * blocks, part, call.target, True)
-            last = start_of(block + 1, tasks * blocks, part, call.target, True)
-            if part.run > LONG:
-                copy_range(call, layout, part, first, last, stream_runs)
-            elif _has_gaps(layout.dims, part):
-                copy_range(call, layout, part, first, last, move_runs)
-            else:
-                _gather_range(call, layout, part, stage, ahead, first, last)
-            if ahead:
-                ahead += last - first
+    copy_blocks(task, tasks, arguments, True, _stream_range, stream_runs)
     fence()
