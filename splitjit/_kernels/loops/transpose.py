@@ -258,16 +258,12 @@ def copy_bands(task, tasks, arguments, stage, write):
     """
     call, layout = call_at(arguments)
     targets = reserve(_TABLES, LINE)
-    total = p = 0
+    start = p = 0  # pieces of the bands before
     while p < layout.count:
         band = _band_at(call, layout, p, stage)
-        total += band.pieces
-        p = band.end
-    start = p = 0
-    while p < layout.count:
-        band = _band_at(call, layout, p, stage)
-        first = min(max(total * task // tasks - start, 0), band.pieces)
-        last = min(max(total * (task + 1) // tasks - start, 0), band.pieces)
+        # The remainder keeps the shares even, if all bands have fewer pieces than there are tasks.
+        first = (band.pieces * task + start % tasks) // tasks
+        last = (band.pieces * (task + 1) + start % tasks) // tasks
         if first < last:
             _copy_pieces(call, layout, stage, targets, band, first, last, write)
         start += band.pieces
