@@ -146,18 +146,6 @@ def _band_at(call, layout, first, stage):
     return _Band(first, end, lines, width, batch, early, again, direct, coincide, tiled, pieces)
 
 
-@jit
-def _line_of_strip(layout, band, strip):
-    """Return the part, and the line of this part, at which a strip of a band starts."""
-    p, line = band.first, strip * band.width
-    part = part_at(layout, p)
-    while line >= part.extents[layout.dims - 2]:
-        line -= part.extents[layout.dims - 2]
-        p += 1
-        part = part_at(layout, p)
-    return p, line
-
-
 # ---- pieces ----------------------------------------------------------------------------------
 
 
@@ -176,12 +164,17 @@ def _outer_offset(index, dims, extents, strides):
 def _find_targets(call, layout, band, targets, index, p, line, width):
     """Write the addresses of `width` lines to a table, from line `line` of part `p` on.
 
-    Return the part and the line after them; the lines of a band follow each other in a circle.
+    Return the part and the line after them. `line` may lie in a later part; the lines of a band
+    follow each other in a circle.
     """
     dims = layout.dims
-    part = part_at(layout, p)
     k = 0
     while k < width:
+        part = part_at(layout, p)
+        if line >= part.extents[dims - 2]:
+            line -= part.extents[dims - 2]
+            p = p + 1 if p + 1 < band.end else band.first
+            continue
         apart = part.target_strides[dims - 2]
         target = call.target + part.target_offset + line * apart
         target += _outer_offset(index, dims, part.extents, part.target_strides)
@@ -191,10 +184,6 @@ def _find_targets(call, layout, band, targets, index, p, line, width):
             target += apart
             k += 1
         line += n
-        if line == part.extents[dims - 2]:
-            p = p + 1 if p + 1 < band.end else band.first
-            line = 0
-            part = part_at(layout, p)
     return p, line
 
 
@@ -212,7 +201,7 @@ def _copy_pieces(call, layout, stage, targets, band, first, last, write):
     staged = targets + _STRIP * WORD
     for k in range(band.width):
         words_at(staged)[k] = stage + k * pitch
-    p, line = _line_of_strip(layout, band, first % strips)
+    p, line = band.first, first % strips * band.width
     for piece in range(first, last):
         strip = piece % strips
         index = piece // strips // batches
