@@ -42,7 +42,7 @@ _TILED = 4  # in the cache, tiles of larger items are no faster than single item
 _CONFLICT = 1 << 9  # … unless steps are a multiple of this apart, and so share few cache sets
 _TABLES = 2 * _STRIP * WORD  # the addresses of the lines of a strip, in the parts and in the buffer
 
-_Band = namedtuple("_Band", "first end lines width batch early again direct coincide tiled pieces")
+_Band = namedtuple("_Band", "first end lines width batch early again direct tiled pieces")
 """Neighbouring parts whose lines are adjacent in the source.
 
 first, end
@@ -61,8 +61,6 @@ again
     it, and each line is written up to its last full cache line.
 direct
     Whether pieces are written straight to the parts, without gathering in the buffer.
-coincide
-    Whether all lines start at the same offset within a cache line.
 tiled
     Whether pieces are written in tiles.
 pieces
@@ -75,37 +73,25 @@ pieces
 
 @jit
 def _end_of_band(layout, first):
-    """Return the end of the band that starts with part `first`."""
-    dims = layout.dims
-    part = part_at(layout, first)
-    for p in range(first + 1, layout.count):
-        end = part.source_offset + part.extents[dims - 2] * layout.source_strides[dims - 2]
-        after = part_at(layout, p)
-        if after.source_offset != end or after.run != part.run:
-            return p
-        for d in range(dims):
-            if d != dims - 2 and after.extents[d] != part.extents[d]:
-                return p
-        part = after
-    return layout.count
+    """Return the end of the band that starts with part `first`, and whether its lines coincide.
 
-
-@jit
-def _offset_from_line(call, layout, first, end):
-    """Return the offset within a cache line at which all parts [first, end) start, or -1.
-
-    All lines of the parts start at this offset, too.
+    They do if all of them start at the same offset within a cache line.
     """
-    dims = layout.dims
-    offset = (call.target + part_at(layout, first).target_offset) % LINE
-    for p in range(first, end):
+    lines = layout.dims - 2
+    part = part_at(layout, first)
+    start, end = part.target_offset, part.source_offset
+    nbytes = part.nbytes // part.extents[lines]  # of a line, in all outer dims
+    differ = 0
+    for p in range(first, layout.count):
         part = part_at(layout, p)
-        if (call.target + part.target_offset) % LINE != offset:
-            return -1
-        for d in range(dims - 1):
-            if part.extents[d] > 1 and part.target_strides[d] % LINE != 0:
-                return -1
-    return offset
+        if part.source_offset != end or part.nbytes // part.extents[lines] != nbytes:
+            return p, differ % LINE == 0
+        end += part.extents[lines] * layout.source_strides[lines]
+        differ |= part.target_offset - start
+        for d in range(layout.dims - 1):
+            if part.extents[d] > 1:
+                differ |= part.target_strides[d]
+    return layout.count, differ % LINE == 0
 
 
 @jit
@@ -116,13 +102,13 @@ def _band_at(call, layout, first, stage):
     """
     out_of_line()
     dims = layout.dims
-    end = _end_of_band(layout, first)
+    end, coincide = _end_of_band(layout, first)
     part, last = part_at(layout, first), part_at(layout, end - 1)
     line, step = layout.source_strides[dims - 2], layout.source_strides[dims - 1]
     lines = (last.source_offset - part.source_offset) // line + last.extents[dims - 2]
     run, steps = part.run, part.extents[dims - 1]
-    offset = _offset_from_line(call, layout, first, end)
-    coincide = offset >= 0 and offset % run == 0 and LINE % run == 0
+    offset = (call.target + part.target_offset) % LINE
+    coincide = coincide and offset % run == 0 and LINE % run == 0
     # Lines must be adjacent power-of-two items, and enough to fill a tile.
     tiled = line == run and lines * run >= TILE and TILE % run == 0
     tiled = tiled and (stage != 0 or run <= _TILED or step % _CONFLICT == 0)
@@ -143,7 +129,7 @@ def _band_at(call, layout, first, stage):
         batch -= batch % whole
     outer = part.nbytes // (run * steps * part.extents[dims - 2])
     pieces = outer * -(-lines // width) * -(-(steps + early) // batch)
-    return _Band(first, end, lines, width, batch, early, again, direct, coincide, tiled, pieces)
+    return _Band(first, end, lines, width, batch, early, again, direct, tiled, pieces)
 
 
 # ---- pieces ----------------------------------------------------------------------------------
@@ -219,16 +205,15 @@ def _copy_pieces(call, layout, stage, targets, band, first, last, write):
             ahead = source - strip * band.width * source_line + (end - gathered) * source_step
         taken = Piece(source, run, width, end - gathered, source_line, source_step)
         if stage == 0 or band.direct:  # the first is known when this is compiled for a join
-            skew = -(words_at(targets)[0] + start * run) % LINE if band.coincide else 0
+            skew = -(start + band.early) * run % LINE
             write(band.tiled, stage != 0, targets, start * run, skew, ahead, taken)
         else:
             write(band.tiled, False, staged, 0, 0, ahead, taken)
             for k in range(width):
                 target = words_at(targets)[k]
                 a, b = start * run, end * run
-                if band.again:
-                    a = max(a - (target + a) % LINE, 0)
-                    b -= (target + b) % LINE if end < steps else 0
+                a = max(a - (target + a) % LINE, 0)
+                b -= (target + b) % LINE if end < steps else 0
                 stream_runs(target + a, stage + k * pitch + a - gathered * run, b - a, 1, 0, 0)
 
 
