@@ -24,7 +24,7 @@ from splitjit._plan.rules import FAULTS
 #           4              stream   1 if stores of full cache lines bypass the cache, else 0
 #           5 …            the source strides, one for each dim, outermost dim first
 #           5 + dims …     one row for each part:
-#                              source_offset     where the part starts in the source
+#                              source_offset     where the part starts in the source (0: part 0)
 #                              target_offset     where the part starts in the target
 #                              run               bytes of a run
 #                              nbytes            bytes of the part

@@ -93,26 +93,17 @@ def _write_line(builder, kind, targets, step, offset, source, own, stream):
         targets = builder.add(targets, step)
 
 
-def mover_of_lines(copy_lines):
-    """Return a function that copies lines of each part.
-
-    `copy_lines` is `deinterleave_lines`, or an instruction with the same arguments.
-    """
-
-    @jit
-    def move_lines(call, layout, first, count, own_lines, stream):
-        """Copy `count` cache lines of each part, from item `first` on."""
-        out_of_line()
-        run, step = part_at(layout, 0).run, layout.source_strides[0]
-        source = call.source + part_at(layout, 0).source_offset + first * step
-        targets, offset = layout.rows + WORD * ROW.target_offset, call.target + first * run
-        copy_lines(layout.count, run, targets, layout.row, offset, source, count, own_lines, stream)
-
-    return move_lines
+@jit
+def _move_lines(copy_lines, call, layout, first, count, own_lines, stream):
+    """Copy `count` cache lines of each part, from item `first` on."""
+    out_of_line()
+    run, source = part_at(layout, 0).run, call.source + first * layout.source_strides[0]
+    targets, offset = layout.rows + WORD * ROW.target_offset, call.target + first * run
+    copy_lines(layout.count, run, targets, layout.row, offset, source, count, own_lines, stream)
 
 
 @jit
-def copy_interleaved(task, tasks, call, layout, head, own_lines, stream, move_lines, move):
+def copy_interleaved(task, tasks, call, layout, head, own_lines, stream, copy_lines, move):
     """Copy the share of one task: cache lines of each part.
 
     The shares of tasks meet at whole cache lines, and nothing is left over between them: when each
@@ -128,8 +119,8 @@ def copy_interleaved(task, tasks, call, layout, head, own_lines, stream, move_li
         The item with which whole cache lines begin, at most as many as there are in a line.
     own_lines, stream : int
         See `deinterleave_lines`.
-    move_lines, move : function
-        From `mover_of_lines`, and `move_runs` or a function like it.
+    copy_lines, move : function
+        `deinterleave_lines` and `move_runs`, or functions like them.
     """
     run, step, runs = part_at(layout, 0).run, layout.source_strides[0], layout.runs
     items = LINE // run  # of a line
@@ -142,17 +133,14 @@ def copy_interleaved(task, tasks, call, layout, head, own_lines, stream, move_li
     first = head + (runs - head) * task // tasks // LINE * LINE
     last = head + (runs - head) * (task + 1) // tasks // LINE * LINE
     if task == 0:
-        move_lines(call, layout, 0, 1, 0, 0)
+        _move_lines(copy_lines, call, layout, 0, 1, 0, 0)
     if task + 1 == tasks:
-        last = runs  # after a part's own lines, up to two lines are left over
-        move_lines(call, layout, max(runs - 2 * items, 0), 1, 0, 0)
-        move_lines(call, layout, runs - items, 1, 0, 0)
-    move_lines(call, layout, first, (last - first) // items, own_lines, stream)
+        last = runs
+        rest = min(runs // items, 2)  # lines that may be left over after a part's own lines
+        _move_lines(copy_lines, call, layout, runs - rest * items, rest, 0, 0)
+    _move_lines(copy_lines, call, layout, first, (last - first) // items, own_lines, stream)
     if stream:
         fence()
-
-
-_move_lines = mover_of_lines(deinterleave_lines)
 
 
 @jit
@@ -167,4 +155,6 @@ def deinterleave(task, tasks, arguments):
         odd |= (call.target + offset) % run
     own_lines, stream = int(differ != 0), 0 if odd else call.stream
     head = (LINE if differ else -(call.target + first) % LINE) // run
-    copy_interleaved(task, tasks, call, layout, head, own_lines, stream, _move_lines, move_runs)
+    copy_interleaved(
+        task, tasks, call, layout, head, own_lines, stream, deinterleave_lines, move_runs
+    )

@@ -12,7 +12,7 @@ from splitjit._kernels.compiling import jit
 from splitjit._kernels.ir.intrinsics import copy_bytes, fence, move_line, reserve, stream_line
 from splitjit._kernels.ir.llvm import INT64, both_ways, instruction, pointer_to, shuffled, store
 from splitjit._kernels.ir.records import call_at, part_at
-from splitjit._kernels.loops.deinterleave import copy_interleaved, each_line, kinds, mover_of_lines
+from splitjit._kernels.loops.deinterleave import copy_interleaved, each_line, kinds
 from splitjit._kernels.loops.plain import LONG, copy_blocks, copy_range
 from splitjit._kernels.loops.runs import move_runs, move_runs_back, stream_runs
 from splitjit._kernels.loops.tiles import items_mover, joined
@@ -146,21 +146,17 @@ def _read_line(builder, kind, targets, step, offset, whole, stream):
             store(builder, line, target, LINE, past_cache)
 
 
-_move_lines = mover_of_lines(_interleave_lines)
-
-
 @jit
 def interleave(task, tasks, arguments):
     """Copy the share of one task; `arguments` is the address of `Arguments`."""
     call, layout = call_at(arguments)
-    part, step = part_at(layout, 0), layout.source_strides[0]
-    whole, items = call.source + part.source_offset, LINE // part.run
+    items, step = LINE // part_at(layout, 0).run, layout.source_strides[0]
     head = 0  # where the whole's cache lines begin, if an item begins there
-    while head < items and (whole + head * step) % LINE:
+    while head < items and (call.source + head * step) % LINE:
         head += 1
     stream = call.stream if head < items else 0
     copy_interleaved(
-        task, tasks, call, layout, head % items, 0, stream, _move_lines, move_runs_back
+        task, tasks, call, layout, head % items, 0, stream, _interleave_lines, move_runs_back
     )
 
 
