@@ -9,7 +9,7 @@ from llvmlite import ir
 
 from splitjit._abi.kernels import LINE, PAGE
 from splitjit._kernels.compiling import jit
-from splitjit._kernels.ir.intrinsics import copy_bytes, fence, move_line, reserve, stream_line
+from splitjit._kernels.ir.intrinsics import copy_bytes, fence, move_line, reserve
 from splitjit._kernels.ir.llvm import INT64, both_ways, instruction, pointer_to, shuffled, store
 from splitjit._kernels.ir.records import call_at, part_at
 from splitjit._kernels.loops.deinterleave import copy_interleaved, each_line, kinds
@@ -47,7 +47,7 @@ def _join_rows(call, layout, row, first, last):
     of the next one.
     """
     stage = reserve(PAGE, PAGE)
-    whole = call.source + part_at(layout, 0).source_offset + first * row
+    whole = call.source + first * row
     fill = whole % LINE  # bytes of the next line that the buffer holds
     line, skip = whole - fill, fill  # the first of them lie before the rows
     while first < last:
@@ -61,15 +61,12 @@ def _join_rows(call, layout, row, first, last):
         first += n
         fill += n * row
         full = fill // LINE * LINE
-        if skip and full:
-            copy_bytes(line + skip, stage + skip, LINE - skip)
-        for k in range(LINE if skip else 0, full, LINE):
-            stream_line(line + k, stage + k)
         if full:
-            skip = 0
+            stream_runs(line + skip, stage + skip, full - skip, 1, 0, 0)
             move_line(stage, stage + full)
             line += full
             fill -= full
+            skip = 0
     copy_bytes(line + skip, stage + skip, fill - skip)
 
 
