@@ -123,14 +123,15 @@ def _transpose_tiles(builder, table, offset, ahead, piece, block, stream):
             place = builder.add(offset, builder.mul(start, INT64(size)))
             shift = builder.add(builder.mul(start, step), builder.mul(first, INT64(size)))
             strides = [INT64(LINE), builder.mul(step, tile), builder.mul(step, width)]
-            fetch = cgutils.alloca_once_value(builder, builder.add(ahead, shift))
+            fetch, fetched = builder.add(ahead, shift), builder.mul(step, count)  # per line
             end = _least(builder, builder.add(first, tile), lines)
             with cgutils.for_range_slice(builder, first, end, width) as (k, _):
                 line = _least(builder, k, builder.sub(lines, width))
                 skip = builder.sub(k, line)
                 words = builder.add(table, builder.mul(line, INT64(WORD)))
                 column = builder.add(begin, builder.mul(line, INT64(size)))
-                values = [place, column, builder.load(fetch)]
+                fetch_here = builder.add(fetch, builder.mul(fetched, builder.sub(k, first)))
+                values = [place, column, fetch_here]
                 for to, at, near in loop(builder, count, values, strides):
                     # With a value that it cannot know, LLVM does not compute the addresses of the
                     # next tile's steps early, in more registers than there are.
@@ -141,8 +142,6 @@ def _transpose_tiles(builder, table, offset, ahead, piece, block, stream):
                     places = [builder.mul(step, INT64(i)) for i in range(LINE // size)]
                     rows = _transposed(builder, size, [builder.add(at, to) for to in places])
                     _store_lines(builder, rows, words, to, skip, stream)
-                fetched = builder.mul(count, strides[-1])
-                builder.store(builder.add(builder.load(fetch), fetched), fetch)
 
 
 def _line_at(builder, table, line, offset):
