@@ -25,15 +25,7 @@ from numba.core.runtime import rtsys
 from splitjit._abi.kernels import KERNELS, processor
 from splitjit._abi.structs import check_numba
 
-_SETTINGS = {
-    "BOUNDSCHECK": None,
-    "DEBUGINFO_DEFAULT": 0,
-    "DEBUG_ARRAY_OPT_RUNTIME": 0,
-    "DEBUG_JIT": 0,
-    "DEBUG_NRT": 0,
-    "EXTEND_VARIABLE_LIFETIMES": 0,
-    "OPT": type(config.OPT)(3),
-}
+_SETTINGS = {"DEBUGINFO_DEFAULT": 0, "DEBUG_JIT": 0, "OPT": type(config.OPT)(3)}
 """Numba's settings that change the code of kernels, and the values for which kernels are made."""
 
 
@@ -42,17 +34,14 @@ def _own_settings():
     """Hide the user's settings of Numba's compiler: kernels are always the same code.
 
     Other processes use them, too. The caller holds Numba's lock, so that no other thread compiles.
-    A setting that somebody changes meanwhile keeps its new value.
     """
     config.reload_config()  # or the first compilation would overwrite our values
-    settings = vars(config)
-    before = {name: settings[name] for name in settings.keys() & _SETTINGS.keys()}
+    before = {name: getattr(config, name) for name in _SETTINGS}
     try:
-        settings.update({name: _SETTINGS[name] for name in before})
+        vars(config).update(_SETTINGS)
         yield
     finally:
-        ours = [name for name in before if settings[name] is _SETTINGS[name]]
-        settings.update({name: before[name] for name in ours})
+        vars(config).update(before)
 
 
 class _Library(AOTCodeLibrary):
