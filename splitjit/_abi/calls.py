@@ -234,13 +234,14 @@ BLOCKS = _Blocks(*range(4))
 SLOTS = 32
 
 # The team record, which the caller of a copy shares with its helpers: one word every `SPACING`
-# bytes, each at its index in `AT`.
+# bytes, each at its offset in `AT`.
 #
 #     generation  the number of the newest job      open    1 while helpers may join the job
 #     taken       chunks taken from the front, and  active  helpers that may be in its memory
 #                 2**32 times those from the back   busy    1 while a caller has the helpers
-#     loop, chunks, arguments  the job              asked   how many helpers the job wants
-#     core        the caller's core                 helped  chunks that helpers have copied so far
+#     job         the address of three words: the loop, the number of chunks, and the `Arguments`
+#     core        the caller's core                 asked   how many helpers the job wants
+#     helped      chunks that helpers have copied so far
 #     started     helpers that have been started    numbered  helpers that have taken a number
 #     ended       when the last large copy ended    paused  callers ask no helper before this time
 #     served      when the last copy ended that asked helpers
@@ -252,13 +253,13 @@ SLOTS = 32
 
 _Team = namedtuple(
     "_Team",
-    "generation open taken active busy loop chunks arguments asked core helped started numbered "
+    "generation open taken active busy job asked core helped started numbered "
     "ended served paused allowed numba alone "
     "chunk wake_from awake in_a_row stopped pause asleep_share awake_share helpers",
 )
-AT = _Team(*range(len(_Team._fields)))
 SPACING = 128
 """Two cache lines, because processors fetch them in pairs."""
+AT = _Team(*range(0, SPACING * len(_Team._fields), SPACING))
 FEWEST_CHUNKS = 4
 """A copy of fewer chunks is not shared: waking a helper must pay."""
 CHUNKS_PER_THREAD = 16

@@ -11,7 +11,6 @@ from splitjit._abi.calls import (
     MOST,
     OUTS_FAULT,
     RULE_FAULT,
-    SPACING,
     WORD,
     Arguments,
     Call,
@@ -161,7 +160,7 @@ def _copy_laid_out(call, table, target):
     arguments = stored(Arguments(header.stream, target, x[NUMBA.data], record))
     if nbytes >= table.large:
         # Once Numba has started its threads, the team must know where the user's limit is.
-        limit = table.team + SPACING * AT.numba
+        limit = table.team + AT.numba
         if read_word(limit) == 0:
             exchange(limit, call_address(table.find_symbol, (table.numba_limit,)))
         call_address(table.share, (table.team, loop, nbytes, arguments))

@@ -77,7 +77,7 @@ class _Team:
     """
 
     def __init__(self) -> None:
-        nbytes = SPACING * (AT.helpers + MOST_HELPERS + 1)
+        nbytes = AT.helpers + SPACING * (MOST_HELPERS + 1)
         self._memory = keep_forever((ctypes.c_char * nbytes)())  # helpers outlive this object
         self.address = -(-ctypes.addressof(self._memory) // SPACING) * SPACING
         self.threads, self.limits_until = 1, float("-inf")
@@ -96,16 +96,16 @@ class _Team:
         if count is not None and not self.word(AT.numba).value:
             self.word(AT.numba).value = ctypes.cast(count, ctypes.c_void_p).value or 0
 
-    def word(self, index: int) -> ctypes.c_int64:
+    def word(self, offset: int) -> ctypes.c_int64:
         """Return a word of the record."""
-        return ctypes.c_int64.from_address(self.address + SPACING * index)
+        return ctypes.c_int64.from_address(self.address + offset)
 
     def after_fork(self) -> None:
         """Forget the helpers, which the child of a fork does not have."""
-        kept = {index: self.word(index).value for index in range(AT.allowed, AT.helpers)}
+        kept = {at: self.word(at).value for at in range(AT.allowed, AT.helpers, SPACING)}
         ctypes.memset(self._memory, 0, len(self._memory))
-        for index, value in kept.items():
-            self.word(index).value = value
+        for at, value in kept.items():
+            self.word(at).value = value
         _ALONE[:] = [thread for thread in _ALONE if thread == get_ident()]
 
 

@@ -268,21 +268,24 @@ def test_each_step_of_a_helper_is_needed(without):
 # BUSY, which only that caller makes that has found 0 there.
 CODE = {
     "share": [
-        *("_read chunk", "_write busy 1", "_copy_with_helpers", "_write busy 0"),
-        *("call", "_write ended"),
+        *("read_word chunk", "exchange busy 1", "_copy_with_helpers", "exchange busy 0"),
+        *("call", "exchange ended"),
     ],
     "_copy_with_helpers": [
-        *("_read served", "_write loop", "_write chunks", "_write arguments", "_write asked"),
-        *("_write core", "_write taken 0", "_write open 1", "_add generation 1", "_wake 0"),
-        *("_take_chunks 1", "_write open 0", "_read active", "_write served", "_judge"),
+        *("read_word served", "exchange job", "exchange asked", "exchange core"),
+        *("exchange taken 0", "exchange open 1", "add_to generation 1", "_wake 0"),
+        *("_take_chunks 1", "exchange open 0", "read_word active", "exchange served"),
+        *("read_word awake", "read_word taken", "read_word stopped", "exchange paused"),
+        "read_word pause",
     ],
     "_wake": ["read_word", "exchange 0", "release"],
-    "_sleep_until_woken": ["exchange 1", "_read generation", "exchange 0", "acquire 1"],
+    "_sleep_until_woken": ["exchange 1", "read_word generation", "exchange 0", "acquire 1"],
     "serve": [
-        *("_add numbered 1", "acquire 1", "_spin", "_read generation"),
-        *("stay_off", "_read core", "_sleep_until_woken"),
-        *("_read generation", "_read asked", "_read open", "_read core", "stay_off", "_wake"),
-        *("_add active 1", "_read open", "_add helped", "_take_chunks _BACK", "_add active -1"),
+        *("add_to numbered 1", "acquire 1", "_spin", "read_word generation"),
+        *("stay_off", "read_word core", "_sleep_until_woken"),
+        *("read_word generation", "read_word asked", "read_word open", "read_word core"),
+        *("stay_off", "_wake", "add_to active 1", "read_word open"),
+        *("add_to helped", "_take_chunks _BACK", "add_to active -1"),
     ],
 }
 STEPS = {step.split()[0] for steps in CODE.values() for step in steps}
@@ -294,7 +297,7 @@ def name_of(call):
 
 def step_of(call):
     """Return a call as `CODE` writes it: the function, the word, and a constant value."""
-    texts = [ast.unparse(argument) for argument in call.args]
+    texts = [ast.unparse(argument).removeprefix("team + ") for argument in call.args]
     known = [text for text in texts if text[:3] == "AT." or text in ("_BACK", "-1", "0", "1")]
     return " ".join([name_of(call), *known]).replace("AT.", "")
 

@@ -635,15 +635,20 @@ def use_it():
 # Threads sometimes sleep before they use a word: as many microseconds as `DELAYS` has for it. Its
 # last numbers are for the sleep mark, for each chunk, the odds, and the next random number.
 DELAYED = """
-DELAYS = np.zeros(shared.AT.helpers + 4, np.int64)
-MARK, CHUNK, ODDS, RANDOM = range(shared.AT.helpers, shared.AT.helpers + 4)
+MARK = shared.AT.helpers // shared.SPACING
+CHUNK, ODDS, RANDOM = range(MARK + 1, MARK + 4)
+DELAYS = np.zeros(MARK + 4, np.int64)
 ADDRESS = DELAYS.ctypes.data
 import types
 from splitjit._kernels.core.c_api import usleep
 
 release = team.c_api.release
 read_word, exchange, add_to = team.read_word, team.exchange, team.add_to
-call, words_at, SPACING = team.call, team.words_at, shared.SPACING
+call, words_at, SPACING, TEAM = team.call, team.words_at, shared.SPACING, threads.TEAM.address
+
+@jit
+def word_at(address):
+    return min((address - TEAM) // SPACING, MARK)
 
 @jit
 def delay(word):
@@ -654,24 +659,19 @@ def delay(word):
             usleep(numbers[word])
 
 @jit
-def _read(team, word):
-    delay(word)
-    return read_word(team + SPACING * word)
+def _read(address):
+    delay(word_at(address))
+    return read_word(address)
 
 @jit
-def _write(team, word, value):
-    delay(word)
-    return exchange(team + SPACING * word, value)
+def _exchange(address, value):
+    delay(word_at(address))
+    return exchange(address, value)
 
 @jit
-def _add(team, word, value):
-    delay(word)
-    return add_to(team + SPACING * word, value)
-
-@jit
-def _exchange(line, value):
-    delay(MARK)
-    return exchange(line, value)
+def _add(address, value):
+    delay(word_at(address))
+    return add_to(address, value)
 
 @jit
 def _release(lock):
@@ -683,9 +683,7 @@ def _call(loop, arguments):
     delay(CHUNK)
     return call(loop, arguments)
 
-for function in (_read, _write, _add):
-    setattr(team, function.py_func.__name__, function)
-team.exchange, team.call = _exchange, _call
+team.read_word, team.exchange, team.add_to, team.call = _read, _exchange, _add, _call
 c_api = types.ModuleType("c_api")
 vars(c_api).update({**vars(team.c_api), "release": _release})
 team.c_api = c_api
@@ -702,10 +700,10 @@ rng = np.random.default_rng(0)
 sources = [rng.integers(0, 256, shape, np.uint8) for shape in SHAPES]
 plans = [splitjit.plan_split(y.shape, num_outputs=2 + i % 2, axis=1)
          for i, y in enumerate(sources)]
-words = "GENERATION OPEN TAKEN ACTIVE ASKED LOOP CHUNKS ARGUMENTS CORE HELPED NUMBERED".split()
+words = "OPEN TAKEN GENERATION ACTIVE ASKED JOB CORE HELPED NUMBERED".split()
+words = [getattr(shared.AT, name.lower()) // SPACING for name in words]
 ALL = slice(0, CHUNK + 1)
-places = [ALL, [shared.AT.open, shared.AT.taken]] * 6
-places += [getattr(shared.AT, name.lower()) for name in words] + [MARK, CHUNK]
+places = [ALL, words[:2]] * 6 + words + [MARK, CHUNK]
 helped = []
 for i, place in enumerate(places):
     before, old = word("HELPED"), []

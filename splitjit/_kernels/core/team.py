@@ -6,7 +6,7 @@ wakes helpers, and copies chunk after chunk itself. Helpers that come in time ta
 Whoever comes late finds the job closed::
 
     caller                                  helper
-      write the job                           spin for a moment, then sleep on its lock
+      write the JOB                           spin for a moment, then sleep on its lock
       OPEN = 1, GENERATION += 1               GENERATION has changed, and the job is OPEN:
       wake helpers 0 and 1                    wake two more
       take chunks until none is left          ACTIVE += 1
@@ -63,10 +63,11 @@ from splitjit._kernels.ir.intrinsics import (
     out_of_line,
     read_word,
     relax,
+    stored,
     words_at,
 )
 
-_RELAXED = 2_000  # looks at ACTIVE before the caller naps between them
+_RELAXED = 100_000  # nanoseconds after which the caller naps between looks at ACTIVE
 _BACK = 1 << 32  # one chunk from the back, in TAKEN
 _SLOWEST = 400  # picoseconds per byte: a thread that has a core copies faster
 
@@ -75,23 +76,6 @@ _serve = types.ExternalFunction("serve", types.intp(types.intp))
 
 
 # ---- the helper ----------------------------------------------------------------------------
-
-
-@jit
-def _read(team, word):
-    return read_word(team + SPACING * word)
-
-
-@jit
-def _write(team, word, value):
-    """Write a word; return what it was before."""
-    return exchange(team + SPACING * word, value)
-
-
-@jit
-def _add(team, word, value):
-    """Add to a word; return what it was before."""
-    return add_to(team + SPACING * word, value)
 
 
 @jit
@@ -104,11 +88,10 @@ def _take_chunks(team, step):
     step : int
         1 to take chunks from the front, `_BACK` to take them from the back.
     """
-    loop, arguments = _read(team, AT.loop), _read(team, AT.arguments)
-    chunks = _read(team, AT.chunks)
-    done = 0
+    job, done = words_at(read_word(team + AT.job)), 0
+    loop, chunks, arguments = job[0], job[1], job[2]
     while True:
-        taken = _add(team, AT.taken, step)
+        taken = add_to(team + AT.taken, step)
         front, back = taken % _BACK, taken // _BACK
         if front + back >= chunks:
             return done
@@ -119,10 +102,10 @@ def _take_chunks(team, step):
 @jit
 def _spin(team, seen):
     """Wait awake until there is a new job: while a split is going on, and a moment after it."""
-    awake = _read(team, AT.awake)
+    awake = read_word(team + AT.awake)
     end = c_api.now() + awake
-    while _read(team, AT.generation) == seen and c_api.now() < end:
-        if _read(team, AT.busy):
+    while read_word(team + AT.generation) == seen and c_api.now() < end:
+        if read_word(team + AT.busy):
             end = c_api.now() + awake
         relax()
 
@@ -132,7 +115,7 @@ def _sleep_until_woken(team, line, lock, seen):
     """Sleep until a caller wakes this helper, unless there is a new job already."""
     exchange(line, 1)
     # A caller that has cleared the mark has released the lock, or is about to.
-    if _read(team, AT.generation) == seen or exchange(line, 0) == 0:
+    if read_word(team + AT.generation) == seen or exchange(line, 0) == 0:
         c_api.acquire(lock, 1)
 
 
@@ -140,7 +123,7 @@ def _sleep_until_woken(team, line, lock, seen):
 def _wake(team, first, asked):
     """Wake two helpers that sleep, `first` and the next one, if the job asks for them."""
     for number in range(first, min(first + 2, asked)):
-        line = team + SPACING * (AT.helpers + number)
+        line = team + AT.helpers + SPACING * number
         if read_word(line) and exchange(line, 0):
             c_api.release(words_at(line)[1])
 
@@ -149,29 +132,29 @@ def _wake(team, first, asked):
 def serve(team):
     """Help with every job; the code of a helper's thread, which never returns."""
     c_api.ignore_signals()
-    number = _add(team, AT.numbered, 1)
-    line = team + SPACING * (AT.helpers + number)
+    number = add_to(team + AT.numbered, 1)
+    line = team + AT.helpers + SPACING * number
     lock = c_api.new_lock()
     c_api.acquire(lock, 1)
     words_at(line)[1] = lock
     seen = 0
     while True:
         _spin(team, seen)
-        if _read(team, AT.generation) == seen:
+        if read_word(team + AT.generation) == seen:
             # Now, since the system wakes it where it may run then.
-            c_api.stay_off(_read(team, AT.core))
+            c_api.stay_off(read_word(team + AT.core))
             _sleep_until_woken(team, line, lock, seen)
-        seen = _read(team, AT.generation)
-        asked = _read(team, AT.asked)
-        if number < asked and _read(team, AT.open):
+        seen = read_word(team + AT.generation)
+        asked = read_word(team + AT.asked)
+        if number < asked and read_word(team + AT.open):
             core = c_api.core_of_thread()
-            if core == _read(team, AT.core):  # the caller has moved
+            if core == read_word(team + AT.core):  # the caller has moved
                 c_api.stay_off(core)
             _wake(team, 2 * number + 2, asked)
-            _add(team, AT.active, 1)
-            if _read(team, AT.open):
-                _add(team, AT.helped, _take_chunks(team, _BACK))
-            _add(team, AT.active, -1)
+            add_to(team + AT.active, 1)
+            if read_word(team + AT.open):
+                add_to(team + AT.helped, _take_chunks(team, _BACK))
+            add_to(team + AT.active, -1)
 
 
 # ---- the caller ----------------------------------------------------------------------------
@@ -180,74 +163,54 @@ def serve(team):
 @jit
 def _start_helpers(team, helpers):
     """Start missing helpers; return how many there are, at most `helpers`."""
-    started = _read(team, AT.started)
+    started = read_word(team + AT.started)
     while started < helpers:
         thread = c_api.start_thread(address_of_function(_serve), team)
         if thread & INT_MASK == INT_MASK:  # -1, of which Windows returns 32 bits
             return started  # the system allows no more threads now
         started += 1
-        _write(team, AT.started, started)
+        exchange(team + AT.started, started)
     return helpers
 
 
 @jit
 def _copy_with_helpers(team, loop, helpers, chunks, nbytes, arguments):
     out_of_line()
-    began, before = c_api.now(), _read(team, AT.served)
+    began, before = c_api.now(), read_word(team + AT.served)
     helpers = _start_helpers(team, helpers)
-    _write(team, AT.loop, loop)
-    _write(team, AT.chunks, chunks)
-    _write(team, AT.arguments, arguments)
-    _write(team, AT.asked, helpers)
-    _write(team, AT.core, c_api.core_of_thread())
-    _write(team, AT.taken, 0)
-    _write(team, AT.open, 1)
-    _add(team, AT.generation, 1)
+    exchange(team + AT.job, stored((loop, chunks, arguments)))
+    exchange(team + AT.asked, helpers)
+    exchange(team + AT.core, c_api.core_of_thread())
+    exchange(team + AT.taken, 0)
+    exchange(team + AT.open, 1)
+    add_to(team + AT.generation, 1)
     _wake(team, 0, helpers)
     _take_chunks(team, 1)
-    _write(team, AT.open, 0)
-    closed, looks = c_api.now(), 0
-    while _read(team, AT.active):  # only for chunks that helpers have begun
-        if looks < _RELAXED:
+    exchange(team + AT.open, 0)
+    closed = ended = c_api.now()
+    while read_word(team + AT.active):  # only for chunks that helpers have begun
+        if ended - closed < _RELAXED:
             relax()
         else:
             c_api.nap()
-        looks += 1
-    ended = c_api.now()
-    _write(team, AT.served, ended)
-    _judge(team, closed - began, ended - closed, began - before, nbytes // chunks)
-
-
-@jit
-def _judge(team, copied, waited, rested, chunk):
-    """Leave helpers alone for a while if another program seems to have their core.
-
-    Parameters
-    ----------
-    team : int
-    copied, waited : int
-        How long the caller copied, and then waited for helpers to finish a chunk.
-    rested : int
-        The time between the last copy that asked helpers and this one.
-    chunk : int
-        Bytes of a chunk.
-    """
-    lost = 0
-    if _read(team, AT.taken) < _BACK and rested < _read(team, AT.awake):
-        lost = copied  # they were awake, and took no chunk
-    elif waited > max(_read(team, AT.stopped), chunk * _SLOWEST // 1000):
-        lost = waited
-    if lost:
-        _write(team, AT.paused, c_api.now() + lost * _read(team, AT.pause))
+        ended = c_api.now()
+    exchange(team + AT.served, ended)
+    # If another program seems to have the helpers' core, leave them alone for a while.
+    were_awake = began - before < read_word(team + AT.awake)
+    are_missed = were_awake and read_word(team + AT.taken) < _BACK  # they took no chunk
+    lost = closed - began if are_missed else ended - closed
+    longest = max(read_word(team + AT.stopped), nbytes // chunks * _SLOWEST // 1000)
+    if are_missed or lost > longest:
+        exchange(team + AT.paused, ended + lost * read_word(team + AT.pause))
 
 
 @jit
 def _may_help(team):
     """Return how many helpers may run now, by the limits of the process and of this thread."""
-    alone, of_numba = _read(team, AT.alone), _read(team, AT.numba)
+    alone, of_numba = read_word(team + AT.alone), read_word(team + AT.numba)
     if alone and words_at(alone)[LIST_LENGTH]:
         return 0
-    most = min(_read(team, AT.allowed), c_api.count_cores() - 1)
+    most = min(read_word(team + AT.allowed), c_api.count_cores() - 1)
     if of_numba:
         most = min(most, (call(of_numba, ()) & INT_MASK) - 1)
     return min(most, MOST_HELPERS)
@@ -257,12 +220,13 @@ def _may_help(team):
 def _to_ask(team, nbytes):
     """Return how many helpers a copy asks."""
     began = c_api.now()
-    since = began - _read(team, AT.ended)
-    is_called_for = since < _read(team, AT.in_a_row) or nbytes >= _read(team, AT.wake_from)
-    if began < _read(team, AT.paused) or not is_called_for:
+    since = began - read_word(team + AT.ended)
+    is_in_a_row = since < read_word(team + AT.in_a_row)
+    is_called_for = is_in_a_row or nbytes >= read_word(team + AT.wake_from)
+    if began < read_word(team + AT.paused) or not is_called_for:
         return 0
-    is_awake = since < _read(team, AT.awake)
-    pay = nbytes // _read(team, AT.awake_share if is_awake else AT.asleep_share)
+    is_awake = since < read_word(team + AT.awake)
+    pay = nbytes // read_word(team + (AT.awake_share if is_awake else AT.asleep_share))
     return min(pay, _may_help(team)) if pay > 0 else 0
 
 
@@ -280,13 +244,13 @@ def share(team, loop, nbytes, arguments):
         Bytes of all parts.
     """
     helpers = _to_ask(team, nbytes)
-    chunks = min(nbytes // _read(team, AT.chunk), CHUNKS_PER_THREAD * (helpers + 1))
-    if helpers > 0 and chunks >= FEWEST_CHUNKS and _write(team, AT.busy, 1) == 0:
+    chunks = min(nbytes // read_word(team + AT.chunk), CHUNKS_PER_THREAD * (helpers + 1))
+    if helpers > 0 and chunks >= FEWEST_CHUNKS and exchange(team + AT.busy, 1) == 0:
         _copy_with_helpers(team, loop, min(helpers, chunks - 1), chunks, nbytes, arguments)
-        _write(team, AT.busy, 0)
+        exchange(team + AT.busy, 0)
     else:
         call(loop, (0, 1, arguments))
-    _write(team, AT.ended, c_api.now())
+    exchange(team + AT.ended, c_api.now())
     return 0
 
 
