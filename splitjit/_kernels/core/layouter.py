@@ -73,17 +73,15 @@ are_neighbours
 @jit
 def _runs_of(copy, dims):
     out_of_line()
-    parts = longest = 0
-    shortest = MOST
-    are_packed, are_neighbours = dims.count > 0, True
+    parts, shortest, longest = 0, MOST, 0
+    are_packed = are_neighbours = True
     for i in range(copy.count):
         if copy.sizes[i] == 0:
             continue
         run = copy.itemsize * extent_of_dim(copy, dims, RUN_DIM, i)
         parts += 1
         shortest, longest = min(shortest, run), max(longest, run)
-        if dims.count > 0:
-            are_packed &= target_stride(copy, dims.steps[1], i) == run
+        are_packed &= dims.count > 0 and target_stride(copy, dims.steps[1], i) == run
         are_neighbours &= copy.sizes[i] * copy.strides[copy.axis] == run
     return _Runs(parts, shortest, longest, are_packed, are_neighbours)
 
@@ -152,10 +150,8 @@ def _write_row(copy, dims, columns, width, part, row):
     run, runs = copy.itemsize * extent_of_dim(copy, dims, RUN_DIM, part), 1
     for k in range(width):
         dim = columns[k]
-        extents[k], strides[k] = 1, 0
-        if dim != RUN_DIM:
-            extents[k] = extent_of_dim(copy, dims, dim, part)
-            strides[k] = target_stride(copy, dims.steps[dim], part)
+        extents[k] = extent_of_dim(copy, dims, dim, part) if dim != RUN_DIM else 1
+        strides[k] = target_stride(copy, dims.steps[dim], part) if dim != RUN_DIM else 0
         runs *= extents[k]
     fields[ROW.run], fields[ROW.nbytes] = run, run * runs
     return runs
@@ -166,9 +162,8 @@ def _write(copy, dims, columns, width, record):
     """Write the source strides and the rows; return the bytes of a block for the parts."""
     source_strides = words_at(record + WORD * len(HEADER))
     for k in range(width):
-        source_strides[k] = 0
-        if columns[k] != RUN_DIM:
-            source_strides[k] = copy.strides[dims.steps[columns[k]]]
+        dim = columns[k]
+        source_strides[k] = copy.strides[dims.steps[dim]] if dim != RUN_DIM else 0
     row = record + WORD * (len(HEADER) + width)
     source_offset = place = parts = runs = 0
     for i in range(copy.count):
@@ -202,14 +197,11 @@ def lay_out(address):
     copy = copy_of(request)
     dims = merge(copy, columns, of_axis, steps)
     runs = _runs_of(copy, dims)
-    nbytes = copy.itemsize
-    for axis in range(copy.rank):
-        nbytes *= copy.shape[axis]
-    is_long = runs.shortest >= LONG_RUN
-    stream = nbytes >= (request.stream_long_runs if is_long else request.stream_short_runs)
     loop = _loop_for(copy, dims, runs)
     width = _order_dims(copy, dims, loop, columns)
     block = _write(copy, dims, columns, width, request.record)
+    is_long = runs.shortest >= LONG_RUN
+    stream = block >= (request.stream_long_runs if is_long else request.stream_short_runs)
     if loop == _TRANSPOSE and dims.count == 1:  # its lines are the single runs of the parts
         words_at(request.record)[len(HEADER)] = runs.shortest
     header = words_at(request.record)
