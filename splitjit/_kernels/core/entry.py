@@ -167,14 +167,12 @@ def fresh(record, source):
     call = read(Expected, words_at(record)[ARRAY.data])
     if not _is_expected(call, source):
         return _nothing(call)
-    c_api.increment(call.dtype)
     if call.team:
         memory = leased(call, call.nbytes)
     else:
         memory = c_api.new_array(call, call.byte, 1, stored((call.nbytes,)), 0, 0)
     if not memory:
         c_api.clear_error()
-        c_api.decrement(call.dtype)
         return _nothing(call)
     block = -(-words_at(memory)[ARRAY.data] // LINE) * LINE
     parts = _parts_of(call, memory, block, c_api.new_list(call.count))
@@ -184,7 +182,6 @@ def fresh(record, source):
     elif parts:
         c_api.decrement(parts)
         parts = _nothing(call)
-    c_api.decrement(call.dtype)
     return parts
 
 
