@@ -220,8 +220,7 @@ def _c_function(context, library, name, compiled):
     module = library.create_ir_module(name)
     kinds = compiled.signature.args
     result = compiled.signature.return_type
-    values = [context.get_value_type(kind) for kind in kinds]
-    kind = ir.FunctionType(context.get_value_type(result), values)
+    kind = ir.FunctionType(context.get_value_type(result), [*map(context.get_value_type, kinds)])
     builder = ir.IRBuilder(ir.Function(module, kind, name).append_basic_block())
     callee = context.declare_function(module, compiled.fndesc)
     _, value = context.call_conv.call_function(

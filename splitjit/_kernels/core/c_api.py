@@ -68,7 +68,6 @@ def new_array(api, dtype, rank, shape, data, owner):
 
 # ---- the system: the time, a nap, its cores, and no signals ------------------------------------
 
-_NAP = 20  # microseconds; the system adds about 50
 _ON_LINUX, _ON_WINDOWS = sys.platform == "linux", sys.platform == "win32"
 _MONOTONIC = {"linux": 1, "darwin": 6}.get(sys.platform, 4)
 _SET_MASK = 3 if sys.platform == "darwin" else 2
@@ -107,7 +106,7 @@ def nap():
     if _ON_WINDOWS:
         _sleep(0)
     else:
-        usleep(_NAP)
+        usleep(20)  # microseconds; the system adds about 50
 
 
 @jit

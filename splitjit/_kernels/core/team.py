@@ -232,7 +232,7 @@ def _to_ask(team, nbytes):
 
 @jit
 def share(team, loop, nbytes, arguments):
-    """Copy, with as many helpers as come in time; return 0.
+    """Copy, with as many helpers as come in time.
 
     Parameters
     ----------
@@ -251,7 +251,6 @@ def share(team, loop, nbytes, arguments):
     else:
         call(loop, (0, 1, arguments))
     exchange(team + AT.ended, c_api.now())
-    return 0
 
 
 # ---- Numba's threads -------------------------------------------------------------------------
