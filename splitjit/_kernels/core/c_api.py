@@ -112,9 +112,7 @@ def nap():
 @jit
 def core_of_thread():
     """Return the core of the calling thread, or -1 if the system does not say."""
-    if _ON_LINUX:
-        return intp(_core())
-    return -1
+    return intp(_core()) if _ON_LINUX else -1
 
 
 @jit
@@ -132,10 +130,8 @@ def ignore_signals():
 @jit
 def count_cores():
     """Return how many cores the calling thread may run on, or many if the system does not say."""
-    if not _ON_LINUX:
-        return MOST
     mask = reserve(_MASK, LINE)
-    if _get_affinity(0, _MASK, mask) < 0:
+    if not _ON_LINUX or _get_affinity(0, _MASK, mask) < 0:
         return MOST
     return _count_in_mask(_MASK, mask)  # behind C's macro `CPU_COUNT_S`
 
@@ -147,10 +143,8 @@ def stay_off(core):
     The process may use the cores that its main thread may use at this moment. If somebody limits
     these later, the calling thread obeys as soon as it calls this again.
     """
-    if not _ON_LINUX or core < 0:
-        return
     others = reserve(_MASK, LINE)
-    if _get_affinity(_process(), _MASK, others) < 0:
+    if not _ON_LINUX or core < 0 or _get_affinity(_process(), _MASK, others) < 0:
         return
     words_at(others)[core // 64] &= ~(1 << core % 64)
     _set_affinity(0, _MASK, others)  # changes nothing if there is no other core

@@ -114,9 +114,7 @@ def _loop_for(copy, dims, runs):
         return _DEINTERLEAVE
     # Rows shorter than the vector of a transposed tile are copied faster part by part.
     is_word = run <= TILE and run & (run - 1) == 0
-    if not is_word or runs.parts < _MANY or step < TILE:
-        return _PLAIN
-    return _TRANSPOSE
+    return _TRANSPOSE if is_word and runs.parts >= _MANY and step >= TILE else _PLAIN
 
 
 # ---- the record ------------------------------------------------------------------------------

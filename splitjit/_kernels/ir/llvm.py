@@ -28,8 +28,7 @@ def instruction(function):
         kinds = [kind if isinstance(kind, kept) else types.intp for kind in kinds]
 
         def codegen(context, builder, signature, args):
-            value = function(builder, *args)
-            return INT64(0) if value is None else value
+            return function(builder, *args) or INT64(0)
 
         return types.intp(*kinds), codegen
 
