@@ -20,8 +20,10 @@ from dataclasses import dataclass
 from splitjit.errors import SplitError, SplitTypeError, shorten
 from splitjit.files.formats.base import TensorFile
 
+_LENGTH = " *-?[0-9]{1,18} *"
+_SECTION = " *[0-9]{1,18} *(?:@[1-9][0-9]{0,17})?"
 _AXIS = re.compile(
-    r"=(-?[0-9]+)(?:([:/])(((?<=/)[-0-9, ]+|[0-9, ]+)(@[1-9][0-9]*(,[0-9, ]+)?)*))?$"
+    f"=(-?[0-9]{{1,18}})(?:/({_LENGTH}(?:,{_LENGTH})*)|:({_SECTION}(?:,{_SECTION})*))?$"
 )
 
 
@@ -91,7 +93,7 @@ class Choice:
 
 
 def parse(text: str, axis: int) -> Choice:
-    """Parse a pattern.
+    """Parse a pattern. What is no axis with lengths is part of the name; see `check_matches`.
 
     Parameters
     ----------
@@ -105,8 +107,6 @@ def parse(text: str, axis: int) -> Choice:
 
     Raises
     ------
-    SplitError
-        If numbers follow the axis, but not as lengths separated by commas.
     SplitTypeError
         If `text` is not a string.
 
@@ -126,21 +126,15 @@ def parse(text: str, axis: int) -> Choice:
     found = _AXIS.search(text)
     if not found:
         return Choice(text, axis)
-    items = [item.partition("@") for item in (found[3] or "").split(",")]
-    try:
-        pattern, axis = text[: found.start()], int(found[1])
-        lengths = tuple([int(length) for length, _, _ in items]) if found[3] else None
-        heads = tuple([int(head or 0) for _, _, head in items])
-    except ValueError:
-        rule = "must have integers of few digits: an axis, then lengths separated by commas"
-        raise SplitError("files", f"tensor pattern {shorten(text)}", rule) from None
-    if found[2] != ":":
-        if any(heads):
-            rule = "the length of heads, after @, needs the lengths of sections: AXIS:SECTIONS@HEAD"
-            raise SplitError("files", f"tensor pattern {text!r}", rule)
+    pattern, axis = text[: found.start()], int(found[1])
+    if not found[3]:
+        lengths = tuple(map(int, found[2].split(","))) if found[2] else None
         return Choice(pattern, axis, None, lengths)
+    items = [item.partition("@") for item in found[3].split(",")]
+    sections = tuple([int(length) for length, _, _ in items])
+    heads = tuple([int(head or 0) for _, _, head in items])
     head = heads if any(heads[:-1]) else heads[-1] or None  # one at the end stands for all
-    return Choice(pattern, axis, lengths, None, head, shared=head is not None)
+    return Choice(pattern, axis, sections, None, head, shared=head is not None)
 
 
 def check_matches(choices: Iterable[Choice], names: list[str]) -> None:
@@ -156,7 +150,7 @@ def check_matches(choices: Iterable[Choice], names: list[str]) -> None:
             pattern, _, axis = choice.pattern.rpartition("=")
             if pattern and fnmatch.filter(names, pattern):
                 rule = "must be an integer, with :SECTIONS, :SECTIONS@HEAD or /LENGTHS if needed"
-                raise SplitError("split", f"axis {axis!r} of pattern {pattern!r}", rule)
+                raise SplitError("split", f"axis {shorten(axis)} of pattern {pattern!r}", rule)
             rule = f"must match the name of a tensor; {_nearest(choice.pattern, names)}"
             raise SplitError("split", f"pattern {choice.pattern!r}", rule)
 

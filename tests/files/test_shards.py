@@ -336,7 +336,7 @@ def test_key_heads_that_several_parts_share(tmp_path, monkeypatch, lengths, axis
         ("a=0:8,4", {"split": 4}, "all sections must have the same number"),
         ("a=0:8,4", {"indices": [2]}, "a in [8, 4]: the parts would not record where sections of"),
         ("a=0:8,4", {"split": [3, -1]}, "give layout='ranks', which records it"),
-        ("a=0/6,6@4", {"num_splits": 2}, "needs the lengths of sections"),
+        ("a=0/6,6@4", {"num_splits": 2}, "with :SECTIONS, :SECTIONS@HEAD"),
         ("a=0/3,3,6", {"num_splits": 2}, "the rule makes 2 parts of each tensor"),
     ],
 )
