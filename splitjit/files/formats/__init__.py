@@ -11,16 +11,6 @@ from splitjit.files.formats.base import TensorFile, refusal
 from splitjit.files.formats.npy import Npy, Npz
 from splitjit.files.formats.safetensors import Safetensors
 
-_OF_OTHERS = {
-    **dict.fromkeys((".pt", ".pth", ".bin", ".ckpt"), "torch.load(path, weights_only=True)"),
-    ".gguf": "the gguf package",
-    ".h5": "h5py",
-    ".msgpack": "flax",
-    ".onnx": "onnx.load(path)",
-    ".tflite": "its own package",
-}
-"""Suffixes of files that hold tensors in other formats, and what reads them."""
-
 FORMATS: tuple[type[TensorFile], ...] = (Npy, Npz, Safetensors)
 
 
@@ -50,10 +40,9 @@ def read(path: Path) -> TensorFile:
     with open(path, "rb") as file:
         is_named = kind.suffix == path.suffix or file.read(6) == b"\x93NUMPY"
     if not is_named:
-        reader = _OF_OTHERS.get(path.suffix)
-        rest = f": load the tensors with {reader}, and save them with safetensors"
-        rule = "only .npy, .npz and .safetensors files can be read"
-        rule += rest if reader else ", and indexes of these"
+        rule = "only .npy, .npz and .safetensors files can be read: load tensors of other formats "
+        rule += "with their own package, as by torch.load(path, weights_only=True), and save them "
+        rule += "with safetensors"
         raise SplitError("files", str(path), rule)
     try:
         return kind(path)
