@@ -191,8 +191,6 @@ class SplitFiles:
         split at other features, and vice versa.
     copies : tuple of (Path, Path)
         The copies of configurations and tokenizers, and their sources.
-    levels : int, default 0
-        Number of folder levels that the split makes per part: 1 for rank folders.
     notes : tuple of str
         What else the user should know, for example that parts were sorted.
     operator : str, default "split"
@@ -203,7 +201,6 @@ class SplitFiles:
     indexes: tuple[tuple[Path, bytes], ...]
     warnings: tuple[str, ...]
     copies: tuple[tuple[Path, Path], ...] = ()
-    levels: int = field(default=0, repr=False)
     notes: tuple[str, ...] = ()
     operator: str = field(default="split", repr=False)
 

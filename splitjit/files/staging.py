@@ -1,11 +1,11 @@
 """Write new files in a staging folder, then move them into place.
 
-Each output folder holds a staging folder ``.splitjit-…`` meanwhile. Once all new files are on disk,
-they are moved one by one. Without `force`, a file is hard-linked to its target, since a link never
-replaces a file. With `force`, it is renamed, so the target is always either the old file or the new
-one. Whatever ends the process, an error, Ctrl-C, a kill or a power loss: until the first move, no
-target has changed; from then on, each is complete, old or new, and the same call with `force`
-finishes.
+Each folder of new files holds a staging folder ``.splitjit-…`` meanwhile. Once all new files are on
+disk, they are moved one by one. Without `force`, a file is hard-linked to its target, since a link
+never replaces a file. With `force`, it is renamed, so the target is always either the old file or
+the new one. Whatever ends the process, an error, Ctrl-C, a kill or a power loss: until the first
+move, no target has changed; from then on, each is complete, old or new, and the same call with
+`force` finishes.
 
 A process removes its own staging folders, and no others: it names those that a killed one has left.
 No two new files may have the same place, and none may replace an input.
@@ -17,6 +17,7 @@ import contextlib
 import os
 import re
 import shlex
+import shutil
 import sys
 import tempfile
 import unicodedata
@@ -42,16 +43,15 @@ PARTLY = "each file is complete, old or new; the same call with {} finishes"
 
 @contextlib.contextmanager
 def stage(
-    targets: Mapping[Path, Sequence[str]], *, force: bool = False, forcing: str = FORCING
+    targets: Sequence[Path], *, force: bool = False, forcing: str = FORCING
 ) -> Iterator[Mapping[Path, Staged]]:
     """Write new files: the ``with`` block writes them, and then they are moved.
 
     Parameters
     ----------
-    targets : mapping of Path to sequence of str
-        For each folder, the names of its new files. A name may begin with a folder, as
-        in ``"rank-0/model.safetensors"``, which must not be a link. Missing folders are
-        made, and removed again if the files are not written.
+    targets : sequence of Path
+        The new files, in the order in which they are moved. Missing folders are made, and
+        removed again if the files are not written.
     force : bool, default False
         Whether new files may replace existing files.
     forcing : str
@@ -60,7 +60,7 @@ def stage(
     Yields
     ------
     mapping of Path to Staged
-        The file to write for each target, by folder and name joined.
+        The file to write for each target.
 
     Raises
     ------
@@ -72,21 +72,22 @@ def stage(
         If something else prevents the files from being written.
     """
     check_names(targets)
-    _name_leftovers(targets)
-    given = [folder / name for folder, names in targets.items() for name in names]
-    check_targets(given, force, forcing)
+    folders = dict.fromkeys([path.parent for path in targets])
+    _name_leftovers(folders)
+    check_targets(targets, force, forcing)
     note = ""
     try:
         with contextlib.ExitStack() as cleanup:  # the last callback runs first
-            files = [*_make(targets, cleanup)]
+            made = {folder: _make_staging(folder, cleanup) for folder in folders}
+            files = [Staged(one, made[one.parent] / f"{i}.new") for i, one in enumerate(targets)]
             yield {file.path: file for file in files}
             for file in files:
                 file.finish()
-            check_targets(given, force, forcing)  # again, before the first move
+            check_targets(targets, force, forcing)  # again, before the first move
             note = PARTLY.format(forcing)
             for file in files:
                 file.move(force)
-            for folder in dict.fromkeys([path.parent for path in given]):
+            for folder in folders:
                 disk.sync(folder)
             note = COMPLETE
     except BaseException as error:
@@ -173,21 +174,13 @@ class Staged:
             raise FileExistsError(f"{self.path} exists: it appeared meanwhile") from None
 
 
-def _make(targets: Mapping[Path, Sequence[str]], cleanup: contextlib.ExitStack) -> Iterator[Staged]:
-    """Make all folders, and yield the files to write, in a staging folder for each given folder."""
-    for folder, names in targets.items():
-        root = Path(os.path.realpath(folder))
-        _make_folder(root, cleanup)
-        staging = Path(change(tempfile.mkdtemp, prefix=_PREFIX, dir=root))
-        cleanup.callback(_tried, os.rmdir, staging)
-        for i, name in enumerate(names):
-            parent = (root / name).parent
-            _make_folder(parent, cleanup)
-            if parent.is_symlink() or not parent.is_dir():
-                raise NotADirectoryError(f"{parent} must be a folder, and not a link to one")
-            new = staging / f"{i}.new"
-            cleanup.callback(_tried, os.unlink, new)
-            yield Staged(folder / name, new)
+def _make_staging(folder: Path, cleanup: contextlib.ExitStack) -> Path:
+    """Make a folder if it is missing, and a staging folder in it."""
+    root = Path(os.path.realpath(folder))
+    _make_folder(root, cleanup)
+    staging = Path(change(tempfile.mkdtemp, prefix=_PREFIX, dir=root))
+    cleanup.callback(_tried, shutil.rmtree, staging)
+    return staging
 
 
 def _make_folder(folder: Path, cleanup: contextlib.ExitStack) -> None:
@@ -201,7 +194,7 @@ def _make_folder(folder: Path, cleanup: contextlib.ExitStack) -> None:
 
 
 def _tried(remove: Callable[[Path], None], path: Path) -> None:
-    """Remove a file or an empty folder if possible."""
+    """Remove a folder if possible."""
     with contextlib.suppress(OSError):
         change(remove, path)
 
@@ -244,15 +237,12 @@ def check_targets(targets: Iterable[Path], force: bool, forcing: str = FORCING) 
             raise FileExistsError(f"{target} exists; {forcing} overwrites it")
 
 
-def check_names(targets: Mapping[Path, Sequence[str]]) -> None:
-    """Check that the system keeps these names as they are."""
-    if sys.platform != "win32":
-        return
-    for folder, names in targets.items():
-        for name in names:
-            if any(_REFUSED_BY_WINDOWS.fullmatch(one) for one in re.split(r"[/\\]", name)):
-                rule = "Windows has no files of this name: it is a device, or has other characters"
-                raise SplitError("files", f"{folder / name}", rule)
+def check_names(targets: Iterable[Path]) -> None:
+    """Check that the system keeps the names of new files as they are."""
+    for target in targets:
+        if sys.platform == "win32" and _REFUSED_BY_WINDOWS.fullmatch(target.name):
+            rule = "Windows has no files of this name: it is a device, or has other characters"
+            raise SplitError("files", str(target), rule)
 
 
 def check_places(files: Sequence[tuple[Sequence[Path], Sequence[Path]]]) -> None:

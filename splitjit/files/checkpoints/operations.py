@@ -129,8 +129,7 @@ def write(
         if progress is not None:
             progress(written, total)
 
-    targets = _by_folder(planned.targets, planned.levels)
-    stage = staging.stage(targets, force=force, forcing=forcing)
+    stage = staging.stage(sorted(planned.targets, key=_turn), force=force, forcing=forcing)
     with _refusing_as(planned.operator), stage as staged:
         for file in planned.files:
             if file.targets:
@@ -143,21 +142,15 @@ def write(
                 staged[target].write_bytes(source.read())
 
 
-def _by_folder(targets: Iterable[Path], levels: int) -> dict[Path, list[str]]:
-    """Return the names of the files to write, by the folder `levels` above their own.
+def _turn(target: Path) -> int:
+    """Return when a file is moved: the first rank's manifest before, and others after, the rest.
 
-    They are moved in this order: the first rank's manifest before all others, the last rank's after
-    them. If the process is killed in between, these two manifests contradict each other, and `join`
-    refuses the ranks.
+    If the process is killed in between, these manifests contradict each other, and `join` refuses
+    the ranks.
     """
-    names: dict[Path, list[str]] = {}
-    for target in targets:
-        folder = target.parents[levels]
-        names.setdefault(folder, []).append(target.relative_to(folder).as_posix())
-    for own in names.values():
-        first, *others = [name for name in own if name.endswith(f"/{index.MANIFEST}")] or [""]
-        own.sort(key=lambda name: (name == first, name not in others[-1:]), reverse=True)
-    return names
+    if target.name != index.MANIFEST:
+        return 1
+    return 0 if target.parent.name == "rank-0" else 2
 
 
 # ---- which tensors -----------------------------------------------------------------------

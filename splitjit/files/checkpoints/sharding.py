@@ -243,6 +243,9 @@ def plan_writes(
                 raise SplitError("join", f"{held[0]} and {other}", rule)
         found += held[:1]
     folders = dict.fromkeys([path.parent for file in files for path in file.targets])
+    for folder in folders:
+        if options.ranks and folder.is_symlink():
+            raise NotADirectoryError(f"{folder} must be a folder, and not a link to one")
     copies = tuple([(folder / path.name, path) for folder in folders for path in found])
     if options.out is None:  # each checkpoint has its own folders
         copies = tuple([(new, old) for new, old in copies if old.parent in new.parents[:2]])
@@ -250,7 +253,7 @@ def plan_writes(
     made += [((path,), (target,)) for target, path in copies]
     made += [((parts[0].path,), (target,)) for target, _ in indexes]
     check_places([*made, (inputs, ())])
-    return SplitFiles(tuple(files), tuple(indexes), (), copies, int(options.ranks))
+    return SplitFiles(tuple(files), tuple(indexes), (), copies)
 
 
 def _name_part(options: Options, one: Checkpoint, file: TensorFile, rank: int) -> Path:
