@@ -245,30 +245,29 @@ def check_names(targets: Iterable[Path]) -> None:
             raise SplitError("files", str(target), rule)
 
 
-def check_places(files: Sequence[tuple[Sequence[Path], Sequence[Path]]]) -> None:
+def check_places(inputs: Iterable[Path], made: Iterable[tuple[Path, Path]]) -> None:
     """Check that no two outputs have the same place, and that no output replaces an input.
 
     Parameters
     ----------
-    files : sequence of (sequence of Path, sequence of Path)
-        Inputs, and the outputs made from them.
+    inputs : iterable of Path
+    made : iterable of (Path, Path)
+        For each output, the input from which it is made, and the output.
 
     Raises
     ------
     SplitError
         If two outputs have the same place, or if an output replaces an input.
     """
-    inputs = [path for paths, _ in files for path in paths]
     replaced = {_place(path): given for given in inputs for path in (given, given.resolve())}
     owners: dict[tuple[int, int, str], Path] = {}
-    for paths, targets in files:
-        for target in targets:
-            place = _place(target)
-            if place in replaced:
-                rule = f"{target} would replace an input, {replaced[place]}"
-                raise SplitError("split", str(paths[0]), rule)
-            if place in owners:
-                rule = f"both would write {target} (case does not count); write them into "
-                rule += "different folders"
-                raise SplitError("split", f"{owners[place]} and {paths[0]}", rule)
-            owners[place] = paths[0]
+    for source, target in made:
+        place = _place(target)
+        if place in replaced:
+            rule = f"{target} would replace an input, {replaced[place]}"
+            raise SplitError("split", str(source), rule)
+        if place in owners:
+            rule = f"both would write {target} (case does not count); write them into "
+            rule += "different folders"
+            raise SplitError("split", f"{owners[place]} and {source}", rule)
+        owners[place] = source

@@ -249,10 +249,10 @@ def plan_writes(
     copies = tuple([(folder / path.name, path) for folder in folders for path in found])
     if options.out is None:  # each checkpoint has its own folders
         copies = tuple([(new, old) for new, old in copies if old.parent in new.parents[:2]])
-    made = [(file.paths, file.targets) for file in files]
-    made += [((path,), (target,)) for target, path in copies]
-    made += [((parts[0].path,), (target,)) for target, _ in indexes]
-    check_places([*made, (inputs, ())])
+    made = [(file.paths[0], target) for file in files for target in file.targets]
+    made += [(path, target) for target, path in copies]
+    made += [(parts[0].path, target) for target, _ in indexes]
+    check_places(inputs, made)
     return SplitFiles(tuple(files), tuple(indexes), (), copies)
 
 
