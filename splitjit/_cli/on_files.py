@@ -35,7 +35,7 @@ def run(arguments: argparse.Namespace) -> None:
     if not dry_run:
         shown = contextlib.nullcontext() if arguments.quiet else show_progress(planned.nbytes)
         with shown as progress:
-            operations.write(planned, arguments.force, progress, "--force")
+            operations.write(planned, arguments.force, progress)
             arguments.written = [COMPLETE]  # for `main`, if an error or Ctrl-C comes later
     if arguments.json:
         print_json({"dry_run": dry_run, "existing": existing, **operations.describe(planned)})
@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace) -> None:
             _print(" \\\n".join(options).splitlines())
         _print(f"{target} exists" for target in existing)
     if dry_run:
-        check_targets(planned.targets, arguments.force, "--force")
+        check_targets(planned.targets, arguments.force)
 
 
 def _plan(arguments: argparse.Namespace) -> files.SplitFiles:

@@ -31,20 +31,15 @@ from splitjit.files.disk import NewFile, change, flush
 StrPath = str | os.PathLike[str]
 """A path as users give it."""
 
-FORCING = "force=True"
-"""How a caller in Python says that new files may replace others."""
-
 _PREFIX = ".splitjit-"
 
 COMPLETE = "all files are complete"
-PARTLY = "each file is complete, old or new; the same call with {} finishes"
+PARTLY = "each file is complete, old or new; the same call with force=True, or --force, finishes"
 """Notes on an error or an interrupt that came after the first move."""
 
 
 @contextlib.contextmanager
-def stage(
-    targets: Sequence[Path], *, force: bool = False, forcing: str = FORCING
-) -> Iterator[Mapping[Path, Staged]]:
+def stage(targets: Sequence[Path], force: bool = False) -> Iterator[Mapping[Path, Staged]]:
     """Write new files: the ``with`` block writes them, and then they are moved.
 
     Parameters
@@ -54,8 +49,6 @@ def stage(
         removed again if the files are not written.
     force : bool, default False
         Whether new files may replace existing files.
-    forcing : str
-        How the user says `force`, for refusals and notes.
 
     Yields
     ------
@@ -74,7 +67,7 @@ def stage(
     check_names(targets)
     folders = dict.fromkeys([path.parent for path in targets])
     _name_leftovers(folders)
-    check_targets(targets, force, forcing)
+    check_targets(targets, force)
     note = ""
     try:
         with contextlib.ExitStack() as cleanup:  # the last callback runs first
@@ -83,8 +76,8 @@ def stage(
             yield {file.path: file for file in files}
             for file in files:
                 file.finish()
-            check_targets(targets, force, forcing)  # again, before the first move
-            note = PARTLY.format(forcing)
+            check_targets(targets, force)  # again, before the first move
+            note = PARTLY
             for file in files:
                 file.move(force)
             for folder in folders:
@@ -222,7 +215,7 @@ def _place(path: Path) -> tuple[int, int, str]:
     return status.st_dev, status.st_ino, unicodedata.normalize("NFC", name).casefold()
 
 
-def check_targets(targets: Iterable[Path], force: bool, forcing: str = FORCING) -> None:
+def check_targets(targets: Iterable[Path], force: bool) -> None:
     """Check that no target exists, or if `force`, that no target is a directory.
 
     Raises
@@ -234,7 +227,7 @@ def check_targets(targets: Iterable[Path], force: bool, forcing: str = FORCING) 
         if target.is_dir():
             raise FileExistsError(f"{target} is a directory")
         if os.path.lexists(target) and not force:
-            raise FileExistsError(f"{target} exists; {forcing} overwrites it")
+            raise FileExistsError(f"{target} exists; force=True, or --force, overwrites it")
 
 
 def check_names(targets: Iterable[Path]) -> None:

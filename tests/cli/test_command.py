@@ -126,7 +126,7 @@ def test_force(x, cli):
     np.save("x.npy", -x)
     for dry_run in [[], ["--dry-run"]]:
         out, err = cli("split x.npy --num-splits 2", *dry_run, status=2)
-        assert "x.0.npy exists; --force overwrites it" in err
+        assert "x.0.npy exists; force=True, or --force, overwrites it" in err
         assert out.endswith("x.0.npy exists\nx.1.npy exists\n" if dry_run else "")
         assert ("x.1.npy: (2, " in out) is bool(dry_run)
     np.testing.assert_array_equal(np.load("x.0.npy"), x[:2])
@@ -428,7 +428,7 @@ def test_an_error_after_files_were_moved(x, cli, monkeypatch, given, call):
     kind, *values = given
     status, said = {OSError: (2, "I/O"), MemoryError: (2, "memory")}.get(kind, (133, "interrupted"))
     monkeypatch.setattr(f"splitjit.{call}", Mock(side_effect=kind(*values)))
-    note = "each file is complete, old or new; the same call with --force finishes"
+    note = "each file is complete, old or new; the same call with force=True, or --force, finishes"
     note = note if "sync" in call else "all files are complete"
     assert cli("split x.npy --num-splits 2", status=status).err.endswith(f"{said}; {note}\n")
     assert names() == ["x.0.npy", "x.1.npy", "x.npy"]

@@ -113,7 +113,7 @@ def test_names(tmp_path):
 def test_overwrites_by_force_alone(tmp_path):
     np.save(tmp_path / "x.npy", np.arange(6))
     (tmp_path / "x.1.npy").write_text("mine")
-    with refused(tmp_path, r"x\.1\.npy exists; force=True overwrites it", FileExistsError):
+    with refused(tmp_path, r"x\.1\.npy exists; force=True, or --force, over", FileExistsError):
         split_file(tmp_path / "x.npy", num_splits=2)
     assert_parts(np.arange(6), split_file(tmp_path / "x.npy", 3, force=True), 3)
     with pytest.raises(TypeError, match=r"no parameter num_split; did you mean num_splits\?"):

@@ -22,7 +22,6 @@ from tests.files.folders import contents, refused
 OLD = {"o/a": b"old a", "o/rank-0/b": b"old b", "o/rank-0/foreign": b"mine", "p/foreign": b"mine"}
 NEW = {"o/a": b"new a", "o/rank-0/b": b"new b", "p/q/c": b"new c"}
 FOREIGN = {path: content for path, content in OLD.items() if "foreign" in path}
-PARTLY = staging.PARTLY.format("force=True")
 
 
 class Killed(BaseException):
@@ -170,7 +169,7 @@ def test_an_error_at_each_call(scene, inject):
         left = [*root.rglob(".splitjit-*")]
         assert not left or notes[-1] == staging.COMPLETE or notes[-1] is None, at
         assert_complete_after_force(root)
-    assert notes == sorted(notes, key=[None, PARTLY, staging.COMPLETE].index)
+    assert notes == sorted(notes, key=[None, staging.PARTLY, staging.COMPLETE].index)
     assert len(set(notes)) == 3
 
 
@@ -244,7 +243,7 @@ def test_a_file_that_appears_between_moves_is_not_replaced(tmp_path, monkeypatch
         staging.stage([tmp_path / "a", tmp_path / "b"]) as staged,
     ):
         fill(staged)
-    assert note_of(raised.value) == PARTLY
+    assert note_of(raised.value) == staging.PARTLY
     assert contents(tmp_path) == {"a": b"new", "b": b"mine"}
 
 

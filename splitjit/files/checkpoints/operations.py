@@ -97,12 +97,7 @@ def _read_whole(paths: index.Paths, options: Options) -> tuple[index.Checkpoint,
     return whole, tuple(notes)
 
 
-def write(
-    planned: SplitFiles,
-    force: bool,
-    progress: Progress | None = None,
-    forcing: str = staging.FORCING,
-) -> None:
+def write(planned: SplitFiles, force: bool, progress: Progress | None = None) -> None:
     """Write all files of a plan; see `splitjit.files.staging`.
 
     Parameters
@@ -111,8 +106,6 @@ def write(
     force : bool
         Whether new files may overwrite existing files.
     progress : callable, optional
-    forcing : str
-        How the user says `force`.
 
     Raises
     ------
@@ -129,8 +122,8 @@ def write(
         if progress is not None:
             progress(written, total)
 
-    stage = staging.stage(sorted(planned.targets, key=_turn), force=force, forcing=forcing)
-    with _refusing_as(planned.operator), stage as staged:
+    targets = sorted(planned.targets, key=_turn)
+    with _refusing_as(planned.operator), staging.stage(targets, force) as staged:
         for file in planned.files:
             if file.targets:
                 write_parts(file, [staged[target] for target in file.targets], count)
