@@ -62,7 +62,5 @@ def check_regular(path: Path) -> None:
     OSError
         If the file does not exist, or if it is not a regular file.
     """
-    mode = path.stat().st_mode
-    if not stat.S_ISREG(mode):
-        what = "a directory" if stat.S_ISDIR(mode) else "not a regular file"
-        raise OSError(f"{path} is {what}")
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise OSError(f"{path} is not a regular file")
