@@ -46,12 +46,6 @@ PRESETS = (
 In a family, no name matches the patterns of two styles.
 """
 
-REASONS = {
-    "mamba2": "each rank needs its share of the gates, inputs and time steps in in_proj, but the "
-    "whole B and C between them"
-}
-"""Why a family has no preset."""
-
 
 def styles(family: str, parameters: Mapping[str, list[int]]) -> dict[str, tuple[str, list[int]]]:
     """Return the style and the shape of each parameter that a preset splits.

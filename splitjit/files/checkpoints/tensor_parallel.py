@@ -132,9 +132,8 @@ def load(config: Path, names: Sequence[str]) -> ModelPlan:
     parameters = plan.pop("parameters")
     styles = plan["styles"] or presets.styles(plan["family"], parameters)
     if not styles:
-        reason = presets.REASONS.get(plan["family"])
-        rest = f"the plan of {plan['model']} names no tensor" + (f": {reason}" if reason else "")
-        raise SplitError("files", str(file), f"{rest}; give patterns")
+        rest = f"the plan of {plan['model']} names no tensor; give patterns"
+        raise SplitError("files", str(file), rest)
     return ModelPlan(**{**plan, "styles": styles, "preset": not plan["styles"]})
 
 
