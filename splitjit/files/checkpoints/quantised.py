@@ -172,11 +172,6 @@ def _layouts(
     return {name: feature(words.split()[side]) for name, words in table.items()}
 
 
-def is_known(config: Mapping[str, Any]) -> bool:
-    """Return whether the layouts of some tensors of a quantization are known."""
-    return not config or str(config.get("quant_method")) in (*_TENSORS, _COMPRESSED)
-
-
 def named(config: Mapping[str, Any]) -> str:
     """Return how refusals call a quantization."""
     method = config.get("quant_method")

@@ -289,18 +289,15 @@ def check_shapes(
     found = {target for targets in made.values() for target in targets} | {*plan.tied}
     by_pattern = any(plan.styles.keys().isdisjoint(made[name]) and skip(name) for name in made)
 
-    def has(target: str, more: str = "") -> str:
-        shape, config = tuple(plan.styles[target][1]), plan.quantization or {}
-        fix = f"splitjit does not know the tensors of {quantised.named(config)}; "
-        fix += "give patterns for them"
-        if quantised.is_known(config):
-            fix = f"give the whole checkpoint{more}"
-        return f"the model {plan.model} has it with shape {shape}; {fix}"
+    of = f" of {quantised.named(plan.quantization)}" if plan.quantization else ""
+    fix = f"give the whole checkpoint, or patterns for the tensors{of} that stand for it"
+
+    def has(target: str) -> str:
+        return f"the model {plan.model} has it with shape {tuple(plan.styles[target][1])}; {fix}"
 
     for target, (style, _) in plan.styles.items():
         if style not in _WHOLE and target not in found and not by_pattern:
-            rest = has(target, ", or a pattern for the tensor that stands for it")
-            raise SplitError("files", f"{target}, missing", rest)
+            raise SplitError("files", f"{target}, missing", has(target))
     for name, choice in planned.items():
         (target, *_), operations = plan.origins[name]
         shape, rest = shapes[name], ""
