@@ -36,14 +36,13 @@ def _refusing_as(operator: str) -> Iterator[None]:
 def plan_split(paths: index.Paths, rule: Rule, options: Options) -> SplitFiles:
     """Plan the split of files. This does not check whether the parts exist."""
     checkpoints = [index.read(path) for path in index.as_paths(paths)]
-    named = [one for one in checkpoints if any([*file.tensors] != [""] for file in one.files)]
-    for one in checkpoints:
+    models = [one for one in checkpoints if one.is_folder]
+    for one in models:
         # The record of such a file is in the manifest alone, and a new one would replace it.
-        if one.is_folder and any(file.suffix != ".safetensors" for file in one.files):
+        if any(file.suffix != ".safetensors" for file in one.files):
             rest = "its .npy and .npz parts cannot record a second split: reshard splits them again"
             raise SplitError("split", str(one.path), rest)
-    models = [one for one in named if one.is_folder]
-    several = [one for one in named if one.is_folder or len(one.files[0].tensors) > 1]
+    several = models or [one for one in checkpoints if len(one.files[0].tensors) > 1]
     if several and not options.say_how:
         rest = "ranks hold some tensors of a checkpoint whole, such as norms: \0tp_plan=True\0 "
         rest += "splits it as transformers does, \0tensors=\0 names those to split, "
