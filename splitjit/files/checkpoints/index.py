@@ -238,6 +238,8 @@ def parse_manifest(path: Path) -> dict[str, Any]:
     files = content.get("files")
     if not isinstance(files, dict) or not files or not all(map(is_file_name, files)):
         raise _refusal(path, "a manifest of parts", "its files must be names of files beside it")
+    if not all(isinstance(held, dict) for held in files.values()):
+        raise _refusal(path, "a manifest of parts", "its files must be objects")
     return content
 
 

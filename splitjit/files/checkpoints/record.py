@@ -193,12 +193,8 @@ def _damaged(path: Path, rule: str) -> SplitError:
 def read_manifest(path: Path) -> dict[str, Record]:
     """Read a manifest: the record of each file in its folder."""
     content = index.parse_manifest(path)
-    made = {}
-    for name, held in content.pop("files").items():
-        if not isinstance(held, dict):
-            raise _damaged(path, f"{shorten(name)} is no file of parts")
-        made[name] = _record(path, {**content, **held})
-    return made
+    files = content.pop("files")
+    return {name: _record(path, {**content, **held}) for name, held in files.items()}
 
 
 def _is_length(value: Any) -> bool:
@@ -261,8 +257,7 @@ def _record(path: Path, content: dict[str, Any]) -> Record:
 
 def _rule(path: Path, value: dict[str, Any]) -> Rule:
     try:
-        ((name, number),) = value.items()
-        return rule_of(**{"split": None, name: number})
+        return rule_of(**value)
     except (TypeError, ValueError):  # SplitError is a ValueError
         raise _damaged(path, f"{shorten(value)} is no rule") from None
 
