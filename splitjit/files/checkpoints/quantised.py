@@ -49,8 +49,6 @@ Layouts = Mapping[str, Feature | None]
 _PACKED = (".qweight", ".weight_packed")
 """How the names of tensors end that stand for a weight."""
 
-_COMPRESSED = "compressed-tensors"
-
 _TENSORS = {
     "fp8": {"weight": "0 1", "weight_scale_inv": "0b 1b"},
     "fbgemm_fp8": {"weight": "0 1", "weight_scale": "0 -"},
@@ -115,7 +113,7 @@ def layouts(config: Mapping[str, Any], weight: str, side: int) -> Layouts:
         Empty if the layouts of the method are unknown.
     """
     method = str(config.get("quant_method"))
-    if method == _COMPRESSED:
+    if method == "compressed-tensors":
         return _compressed(config, weight, side)
     key, *known = _FORMATS.get(method, ("",))
     form = str(config.get(key, config.get("format", *known[:1])))
