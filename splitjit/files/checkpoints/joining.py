@@ -136,8 +136,6 @@ def _check_out(part: index.Checkpoint, out: Path) -> None:
         if out.suffix == suffix:
             rule = "must name a folder, as the parts are folders"
             raise SplitError("join", param(f"out={out}"), rule)
-    elif out.is_dir():
-        raise FileExistsError(f"{out} is a directory; give the name of the joined file")
     elif out.suffix != suffix:
         raise SplitError("join", param(f"out={out}"), f"must end in {suffix}, as the parts do")
 
@@ -246,16 +244,15 @@ def _plan_joined(
 def _check_alike(first: Tensor, tensor: Tensor, axis: int | None, i: int) -> None:
     """Check that part `i` differs from part 0 at most in its length along the axis."""
     resized = tensor if axis is None else tensor.resized(axis, first.shape[axis])
-    if tensor.dtype != first.dtype or len(tensor.shape) != len(first.shape):
-        rule = "all parts must have the same dtype and as many axes"
-    elif resized.shape != first.shape:
-        rest = "; no pattern matches it" if axis is None else f", except along axis {axis}"
-        rule = f"must have the same shape in all parts{rest}"
-    elif tensor.fortran_order != first.fortran_order:
-        rule = "all parts must be in C order, or all in Fortran order"
-    else:
+    alike = len(tensor.shape) == len(first.shape) and resized.shape == first.shape
+    if alike and (tensor.dtype, tensor.fortran_order) == (first.dtype, first.fortran_order):
         return
-    described = [f"part {n} {one.shape} {one.dtype}" for n, one in ((0, first), (i, tensor))]
+    described = [
+        f"part {n} {one.shape} {one.dtype} in {'Fortran' if one.fortran_order else 'C'} order"
+        for n, one in ((0, first), (i, tensor))
+    ]
+    rest = "; no pattern matches it" if axis is None else f", except along axis {axis}"
+    rule = f"must have the same dtype, order and shape in all parts{rest}"
     raise SplitError("join", ", ".join(described), rule)
 
 
