@@ -22,8 +22,6 @@ from splitjit.files.staging import StrPath, check_places
 _FIELD = re.compile(r"\{(?:rank|part)(?::0?[1-9]d?)?\}|\{stem\}")
 """A field of a name; a number may have a format, such as ``{rank:02d}``."""
 
-_ALLOWED = {"others": ("copy", "skip"), "layout": ("files", "ranks")}
-
 _NAMES = (
     *("config.json", "generation_config.json", "preprocessor_config.json", "processor_config.json"),
     *("tokenizer.json", "tokenizer.model", "tokenizer_config.json", "special_tokens_map.json"),
@@ -48,7 +46,7 @@ class Options:
     others: str = "copy"
 
     def __post_init__(self) -> None:
-        for option, allowed in _ALLOWED.items():
+        for option, *allowed in (("others", "copy", "skip"), ("layout", "files", "ranks")):
             value = getattr(self, option)
             if value not in (*allowed, None):
                 rule = f"must be {' or '.join(map(repr, allowed))}"
