@@ -63,11 +63,15 @@ def _join(parts: Any, axis: SupportsIndex, out: Any, plans: Plans, stacks: bool)
             raise SplitError.of(f"parts[{i}] of rank 0", rule)
     index = _axis_of(axis, shapes[0], stacks)
     by_library = functools.partial(_joined_by_library, inputs, index, out, stacks)
-    is_traced = first.is_traced()
-    if is_traced or not all(type(n) is int for shape in shapes for n in shape):
-        _check_known(shapes, plans, exceed_each_other if is_traced else _surely_differ)
+    is_known = not first.is_traced() and all(type(n) is int for shape in shapes for n in shape)
+    differ = _surely_differ if is_known or first.library != "torch" else exceed_each_other
+    _check_shapes(shapes, index, plans, stacks, differ)
+    if not is_known:
         return by_library()
-    plan = _plan_of(shapes, index, plans, stacks)
+    if stacks:
+        shapes = [(*shape[:index], 1, *shape[index:]) for shape in shapes]
+    shape, sizes = _whole_of(shapes, index)
+    plan = plans if isinstance(plans, Plan) else plans.plan(shape, index, (LENGTHS, sizes))
     if is_tensor(out):
         refuse_layout(out, OUT)
         if tuple(out.shape) != plan.shape:  # torch may resize it, but not after `numpy`
@@ -160,43 +164,32 @@ def _whole_of(shapes: list[Shape], axis: int) -> tuple[Shape, Shape]:
     return (*shapes[0][:axis], sum(sizes), *shapes[0][axis + 1 :]), sizes
 
 
-def _plan_of(shapes: list[Shape], axis: int, plans: Plans, stacks: bool) -> Plan:
-    """Return the plan of the whole; refuse shapes that do not fit each other, or the given plan."""
-    if isinstance(plans, Plan):
-        _check_known(shapes, plans, _surely_differ)
-        return plans
-    rule = "must be equal" if stacks else f"must be equal in all axes but axis {axis}"
-    others = shapes if stacks else [(*shape[:axis], *shape[axis + 1 :]) for shape in shapes]
-    for i, shape in enumerate(shapes):
-        if others[i] != others[0] or len(shape) != len(shapes[0]):
-            received = f"parts[{i}] of shape {shape}, parts[0] of shape {shapes[0]}"
-            raise SplitError.of(received, rule)
-    if stacks:
-        shapes = [(*shape[:axis], 1, *shape[axis:]) for shape in shapes]
-    whole, sizes = _whole_of(shapes, axis)
-    plan: Plan = plans.plan(whole, axis, (LENGTHS, sizes))
-    return plan
-
-
-def _check_known(shapes: list[Shape], plans: Plans, differ: Callable[[Any, Any], bool]) -> None:
-    """Refuse shapes that do not fit the given plan, or whose ranks differ."""
+def _check_shapes(
+    shapes: list[Shape], axis: int, plans: Plans, stacks: bool, differ: Callable[[Any, Any], bool]
+) -> None:
+    """Refuse shapes that do not fit the given plan or, without one, each other."""
     if isinstance(plans, Plan) and len(shapes) != len(plans):
         received, rule = f"parts of {len(shapes)} arrays", f"the plan has {len(plans)} parts"
         raise SplitError.of(received, rule)
+    first = shapes[0]
     for i, shape in enumerate(shapes):
+        received = f"parts[{i}] of shape {shape}"
         if isinstance(plans, Plan):
             expected = plans._shape_of_part(plans.sizes[i])  # a trace cannot read `output_shapes`
             rule = f"part {i} has shape {expected}"
-            unlike = [1 for n, m in zip(shape, expected, strict=False) if differ(n, m)]
         else:
-            expected, rule, unlike = shapes[0], "must have the rank of parts[0]", []
+            size = (first if stacks else shape)[axis : axis + 1]
+            expected = (*first[:axis], *size, *first[axis + 1 :])
+            received += f", parts[0] of shape {first}"
+            rule = "must be equal" if stacks else f"must be equal in all axes but axis {axis}"
+        unlike = [1 for n, m in zip(shape, expected, strict=False) if differ(n, m)]
         if unlike or len(shape) != len(expected):
-            raise SplitError.of(f"parts[{i}] of shape {shape}", rule)
+            raise SplitError.of(received, rule)
 
 
 def _surely_differ(n: Any, m: Any) -> bool:
-    """Return whether two extents surely differ. Dask writes NaN for an extent it does not know."""
-    return bool(n == n and n != m)
+    """Return whether extents surely differ. Dask writes NaN for an extent it does not know."""
+    return bool(n == n and m == m and n != m)
 
 
 # ---- the parts -------------------------------------------------------------------------------
