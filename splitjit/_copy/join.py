@@ -38,8 +38,10 @@ def join_arrays(
         return made
     try:
         return _join(parts, axis, out, plans, stacks)
-    except SplitError as error:
-        raise error.named(operator, keeps_hint=True) from None
+    except SplitError as error:  # the adapter of the first part has compared it with `out`
+        named = error.named(operator, keeps_hint=True, x="parts[0]")
+        received, rule, hint = [text.replace(f"{OUT}[0]", OUT) for text in named.texts]
+        raise type(error)(operator, received, rule, hint=hint) from None
 
 
 def _join(parts: Any, axis: SupportsIndex, out: Any, plans: Plans, stacks: bool) -> Any:
@@ -231,16 +233,13 @@ def _wholes(
             return [allocate_whole(plan.shape, each[0].dtype) for each in sources]
         except ValueError as error:  # a rank or an extent that NumPy does not allow
             raise SplitError.of(pairs(shape=plan.shape), str(error)) from error
-    try:
-        _, pairs_to_copy = first.targets([out])
-        given = [one for _, (one,) in pairs_to_copy]
-        given = views_of(given, "must be an ndarray, as the parts are")
-        if len(given) > len(sources):  # only `out` has a mask
-            sources.append([np.zeros(part.shape, given[1].dtype) for part in sources[0]])
-        for whole, each in zip(given, sources, strict=True):
-            check_array(OUT, whole, plan.shape, each[0].dtype, _says(plan))
-    except SplitError as error:
-        raise _of_out(error) from None
+    _, pairs_to_copy = first.targets([out])
+    given = [one for _, (one,) in pairs_to_copy]
+    given = views_of(given, "must be an ndarray, as the parts are")
+    if len(given) > len(sources):  # only `out` has a mask
+        sources.append([np.zeros(part.shape, given[1].dtype) for part in sources[0]])
+    for whole, each in zip(given, sources, strict=True):
+        check_array(OUT, whole, plan.shape, each[0].dtype, _says(plan))
     _check_apart(given, sources)
     return given
 
@@ -255,12 +254,6 @@ def _check_apart(wholes: list[np.ndarray], sources: list[list[np.ndarray]]) -> N
         raise SplitError.of(OUT, "its mask must not share memory with its data")
 
 
-def _of_out(error: SplitError) -> SplitError:
-    """Return the refusal of the only output, compared with the first part."""
-    texts = error.named("split", keeps_hint=True, x="parts[0]").texts
-    return type(error).of(*[text.replace(f"{OUT}[0]", OUT) for text in texts])
-
-
 def _says(plan: Plan) -> str:
     return f"the parts make the shape {plan.shape}"
 
@@ -269,10 +262,8 @@ def _joined_by_library(inputs: Sequence[Input], axis: int, out: Any, stacks: boo
     first = inputs[0]
     try:
         return first.joined([one.x for one in inputs], axis, out, stacks)
-    except SplitError as error:
-        raise _of_out(error) from None
     except Exception as error:
-        if not first.refused(error):
+        if isinstance(error, SplitError) or not first.refused(error):
             raise
         received = f"parts of type {kind_of(first.x)}"
         raise SplitTypeError.of(received, f"{first.library} refuses: {reason(error)}") from error
