@@ -14,7 +14,7 @@ import numpy as np
 from splitjit._copy.buffers import allocate_whole
 from splitjit._copy.how import how_of
 from splitjit._copy.outputs import check_array, share_memory, views_of
-from splitjit._copy.run import adapter_of
+from splitjit._copy.run import adapter_of, or_refuse
 from splitjit._inputs.adapt import items_of
 from splitjit._inputs.input import Input, Masked, mask_of
 from splitjit._inputs.torch.foreign import exceed_each_other
@@ -23,7 +23,7 @@ from splitjit._inputs.torch.tensors import is_tensor, refuse_layout
 from splitjit._plan.arguments import Shape, normalize_axis
 from splitjit._plan.plan import Plan, PlanCache
 from splitjit._plan.rules import LENGTHS
-from splitjit.errors import OUT, SplitError, SplitTypeError, kind_of, pairs, reason
+from splitjit.errors import OUT, SplitError, SplitTypeError, kind_of, pairs
 
 Plans = PlanCache | Plan
 """Where to look for the plan of the whole, or the plan that the parts must fit."""
@@ -64,12 +64,12 @@ def _join(parts: Any, axis: SupportsIndex, out: Any, plans: Plans, stacks: bool)
             rule = "has no axis to join along; stack joins such arrays"
             raise SplitError.of(f"parts[{i}] of rank 0", rule)
     index = _axis_of(axis, shapes[0], stacks)
-    by_library = functools.partial(_joined_by_library, inputs, index, out, stacks)
+    by_library = functools.partial(first.joined, [one.x for one in inputs], index, out, stacks)
     is_known = not first.is_traced() and all(type(n) is int for shape in shapes for n in shape)
     differ = _surely_differ if is_known or first.library != "torch" else exceed_each_other
     _check_shapes(shapes, index, plans, stacks, differ)
     if not is_known:
-        return by_library()
+        return or_refuse(first, "parts", by_library)
     if stacks:
         shapes = [(*shape[:index], 1, *shape[index:]) for shape in shapes]
     shape, sizes = _whole_of(shapes, index)
@@ -80,21 +80,22 @@ def _join(parts: Any, axis: SupportsIndex, out: Any, plans: Plans, stacks: bool)
             raise SplitError.of(f"{OUT} of shape {tuple(out.shape)}", _says(plan))
     if out is None and first.joins_itself(inputs, plan):
         with contextlib.suppress(RuntimeError):  # torch lacks the dtype
-            return first.joined([one.x for one in inputs], index, None, stacks)
+            return by_library()
     arrays = [_of_part(i, getattr, one, "array") for i, one in enumerate(inputs)]
-    if any(array is None for array in arrays):
+    unread = [one for one in inputs if one.array is None]
+    if unread:
         if is_tensor(out) and is_tensor(first.x):
             *places, place = places_of([*[one.x for one in inputs], out])
             check_array(OUT, place, plan.shape, place.dtype, _says(plan))
             _check_apart([place], [places])
-        return by_library()
+        return or_refuse(unread[0], "parts", by_library)
     sources: list[list[Any]] = [arrays]
     if first.mask is not None:
         sources.append([one.mask for one in inputs])
     wholes = _wholes(first, plan, sources, out)
     if out is not None and first.joins_itself(inputs, plan):
         with contextlib.suppress(RuntimeError):
-            return first.joined([one.x for one in inputs], index, out, stacks)
+            return by_library()
     if stacks:
         sources = [_with_axis(each, index) for each in sources]
     for each, whole in zip(sources, wholes, strict=True):
@@ -256,14 +257,3 @@ def _check_apart(wholes: list[np.ndarray], sources: list[list[np.ndarray]]) -> N
 
 def _says(plan: Plan) -> str:
     return f"the parts make the shape {plan.shape}"
-
-
-def _joined_by_library(inputs: Sequence[Input], axis: int, out: Any, stacks: bool) -> Any:
-    first = inputs[0]
-    try:
-        return first.joined([one.x for one in inputs], axis, out, stacks)
-    except Exception as error:
-        if isinstance(error, SplitError) or not first.refused(error):
-            raise
-        received = f"parts of type {kind_of(first.x)}"
-        raise SplitTypeError.of(received, f"{first.library} refuses: {reason(error)}") from error

@@ -74,15 +74,20 @@ def decide_and(
 ) -> Result:
     """Decide how to split an object, and act on the decision; say what its library refuses."""
     given = adapter_of(x, copy)
+    return or_refuse(given, X, lambda: act(decide(given, request, out, copy), given, request))
+
+
+def or_refuse(given: Input, name: str, call: Callable[[], Result]) -> Result:
+    """Call a function; if kernels do not reach an object, say what its library refuses."""
     if given.is_traced():  # a compiler that traces knows no `try`
-        return act(decide(given, request, out, copy), given, request)
+        return call()
     try:
-        return act(decide(given, request, out, copy), given, request)
+        return call()
     except Exception as error:
         if isinstance(error, SplitError) or given.array is not None or not given.refused(error):
             raise
         rule = f"{given.library} refuses: {reason(error)}"
-        raise SplitTypeError.of(f"{X} of type {kind_of(given.x)}", rule) from error
+        raise SplitTypeError.of(f"{name} of type {kind_of(given.x)}", rule) from error
 
 
 def adapter_of(x: Any, copy: Any) -> Input:
