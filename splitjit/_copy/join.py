@@ -60,9 +60,6 @@ def _join(parts: Any, axis: SupportsIndex, out: Any, plans: Plans, stacks: bool)
             elif first.library == "torch":
                 hint = f"pass parts[{i}].to({first.dtype})"
             raise SplitTypeError.of(received, rule, hint)
-        if len(shapes[i]) == 0 and not stacks:
-            rule = "has no axis to join along; stack joins such arrays"
-            raise SplitError.of(f"parts[{i}] of rank 0", rule)
     index = _axis_of(axis, shapes[0], stacks)
     by_library = functools.partial(first.joined, [one.x for one in inputs], index, out, stacks)
     is_known = not first.is_traced() and all(type(n) is int for shape in shapes for n in shape)
@@ -116,18 +113,15 @@ def _join_at_once(parts: Any, axis: Any, out: Any, plans: Plans, stacks: bool) -
     """
     if type(parts) is np.ndarray and parts.ndim > 1:
         parts = [*parts]
-    if type(axis) is not int or type(parts) not in (list, tuple):
+    if type(parts) not in (list, tuple) or {*map(type, parts)} != {np.ndarray}:
         return None
-    if {*map(type, parts)} != {np.ndarray} or type(out) not in (type(None), np.ndarray):
+    if type(axis) is not int or type(out) not in (type(None), np.ndarray):
         return None
-    rank = parts[0].ndim + stacks
-    if not -rank <= axis < rank:
-        return None
-    index = axis % rank
     try:
+        index = range(parts[0].ndim + stacks)[axis]
         given = _with_axis(parts, index) if stacks else list(parts)
         whole, sizes = _whole_of([part.shape for part in given], index)
-    except IndexError:  # a part has fewer axes
+    except IndexError:  # there is no such axis, or a part has fewer axes
         return None
     if isinstance(plans, PlanCache):
         plan = plans.get((whole, index, (LENGTHS, sizes)))

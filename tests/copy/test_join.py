@@ -174,7 +174,7 @@ REFUSALS = {
     "a shape": (lambda: splitjit.join([X, np.zeros((3, 3))], axis=1), SplitError,
      "parts[1] of shape (3, 3), parts[0] of shape (2, 3): must be equal in all axes but axis 1"),
     "rank 0": (lambda: splitjit.join([np.float64(1)]), SplitError,
-     "parts[0] of rank 0: has no axis to join along; stack joins such arrays"),
+     "axis=0, shape=(): rank 0 has no axis to split; stack joins along a new axis"),
     "a shape to stack": (lambda: splitjit.stack([X, X.T]), SplitError,
      "parts[1] of shape (3, 2), parts[0] of shape (2, 3): must be equal"),
     "a rank to stack": (lambda: splitjit.stack([X, X[0]], 2), SplitError,
