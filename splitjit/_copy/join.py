@@ -54,12 +54,7 @@ def _join(parts: Any, axis: SupportsIndex, out: Any, plans: Plans, stacks: bool)
         if one.dtype != first.dtype:
             received = f"parts[{i}] of dtype {one.dtype}, parts[0] of dtype {first.dtype}"
             rule = "the dtypes must be equal, because bits are copied and never converted"
-            hint = f"pass parts[{i}].astype(parts[0].dtype)"
-            if type(first) is Input:  # which may be a list
-                hint = f'pass np.asarray(parts[{i}], "{first.dtype}")'
-            elif first.library == "torch":
-                hint = f"pass parts[{i}].to({first.dtype})"
-            raise SplitTypeError.of(received, rule, hint)
+            raise SplitTypeError.of(received, rule, f"convert parts[{i}] to {first.dtype}")
     index = _axis_of(axis, shapes[0], stacks)
     by_library = functools.partial(first.joined, [one.x for one in inputs], index, out, stacks)
     is_known = not first.is_traced() and all(type(n) is int for shape in shapes for n in shape)
