@@ -21,7 +21,7 @@ import numpy as np
 
 from splitjit._inputs.input import Input, Request
 from splitjit._plan.arguments import normalize_axis
-from splitjit._plan.plan import Plan, check_shape, values_of_rule
+from splitjit._plan.plan import Plan
 from splitjit.errors import OUT, SplitError, SplitTypeError, X
 
 
@@ -77,36 +77,18 @@ class Lazy(Input):
 
     def _planned(self, request: Request) -> Plan:
         """Return the plan. Along other axes, extents may be unknown: tasks split any chunks."""
-        shape, plan = self.x.shape, request.plan
-        if plan is None:
-            return _plan_of(shape, request)
-        if len(shape) != len(plan.shape) or not all(
-            n == m or math.isnan(n) for n, m in zip(shape, plan.shape, strict=True)
-        ):
-            check_shape(plan, shape)
-        _check_length_is_known(shape, plan.axis)
-        return plan
+        shape = self.x.shape
+        if request.plan is not None:
+            request.plan_of(shape)  # may refuse the rank
+        axis = normalize_axis(request.axis, shape)
+        if math.isnan(shape[axis]):
+            rule = f"the sizes of the chunks along axis {axis} must be known"
+            raise SplitError.of(f"{X} of shape {shape}", rule, f"call {X}.compute_chunk_sizes()")
+        return request.plan_of(shape)
 
 
 def _no_out() -> SplitError:
     return SplitError.of(f"{OUT} for a Dask array", "only dask.array.store writes lazy arrays")
-
-
-def _plan_of(shape: tuple[Any, ...], request: Request) -> Plan:
-    """Plan by a rule, with 0 for unknown extents, which are NaN."""
-    axis = normalize_axis(request.axis, shape)
-    _check_length_is_known(shape, axis)
-    try:
-        return request.plan_of(tuple([0 if math.isnan(n) else n for n in shape]))
-    except SplitError as error:
-        received = values_of_rule(shape, axis, request.rule)
-        raise type(error).of(received, *error.texts[1:]) from None
-
-
-def _check_length_is_known(shape: tuple[Any, ...], axis: int) -> None:
-    if math.isnan(shape[axis]):
-        rule = f"the sizes of the chunks along axis {axis} must be known"
-        raise SplitError.of(f"{X} of shape {shape}", rule, f"call {X}.compute_chunk_sizes()")
 
 
 Cut = tuple[int, int, int]

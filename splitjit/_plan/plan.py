@@ -152,9 +152,12 @@ class Plan:
 
 
 def check_shape(plan: Plan, shape: tuple[Any, ...]) -> None:
-    """Refuse an array whose shape is not the plan's."""
+    """Refuse an array whose shape is not the plan's. Extents that Dask does not know are NaN."""
     if shape != plan.shape:
-        raise SplitError.of(f"{X} of shape {tuple(shape)}", f"the plan is for shape {plan.shape}")
+        unlike = [1 for n, m in zip(shape, plan.shape, strict=False) if n == n and n != m]
+        if unlike or len(shape) != len(plan.shape):
+            received = f"{X} of shape {tuple(shape)}"
+            raise SplitError.of(received, f"the plan is for shape {plan.shape}")
 
 
 # ---- sizes -------------------------------------------------------------------------------
