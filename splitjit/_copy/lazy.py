@@ -14,7 +14,8 @@ before the parts are.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -50,8 +51,7 @@ class Lazy(Input):
             rule = "Dask's experimental array.query-planning must be off"
             hint = "split with copy=False slices with query planning"
             raise SplitError.of(f"{X} with query planning", rule, hint)
-        pieces = _pieces(x.chunks[plan.axis], plan.sizes)
-        return [_part(x, plan.axis, each, self._copy_piece) for each in pieces]
+        return [_part(x, plan.axis, start, start + size, self._copy_piece) for start, size in plan]
 
     def targets_of_library(self, request: Request, out: Any) -> None:
         """Refuse `out`."""
@@ -91,27 +91,12 @@ def _no_out() -> SplitError:
     return SplitError.of(f"{OUT} for a Dask array", "only dask.array.store writes lazy arrays")
 
 
-Cut = tuple[int, int, int]
-"""The lengths of a chunk before, in and after a piece."""
-
-
-def _pieces(chunks: Sequence[int], sizes: Sequence[int]) -> Iterator[list[tuple[int, Cut]]]:
-    """Yield the pieces of each part: the index of a chunk, and how it is cut."""
-    chunk = start = 0
-    for size in sizes:
-        pieces = []
-        while size:
-            length = min(size, chunks[chunk] - start)
-            if length:
-                pieces.append((chunk, (start, length, chunks[chunk] - start - length)))
-            size -= length
-            start += length
-            if start == chunks[chunk]:
-                chunk, start = chunk + 1, 0
-        yield pieces
-
-
-def _part(x: Any, axis: int, pieces: list[tuple[int, Cut]], copy_piece: Callable[..., Any]) -> Any:
+def _part(x: Any, axis: int, start: int, stop: int, copy_piece: Callable[..., Any]) -> Any:
+    pieces = []  # the number of a chunk; its lengths before, in and after the piece
+    for i, (n, end) in enumerate(zip(x.chunks[axis], accumulate(x.chunks[axis]), strict=True)):
+        before, after = max(start - end + n, 0), max(end - stop, 0)
+        if before + after < n:
+            pieces.append((i, (before, n - before - after, after)))
     if not pieces:
         return _empty(x, axis)
     numbers, cuts = zip(*pieces, strict=True)
