@@ -1,6 +1,6 @@
 """How a split would run now, and why: the decision of `run` in words, without copying anything."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from time import perf_counter
 from typing import Any
 
@@ -114,32 +114,30 @@ def explain_object(x: Any, request: Request, out: Any, copy: Any) -> Explanation
             parts = given.made_by_library(request, way != "views")  # may refuse the chunks
             return Explanation("dask", _REASONS["dask"], len(parts))
         by_torch = way == "library" and plan is not None
-        if plan is None:
-            plan = request.plan_of(given.shape)
-        count = len(plan)
+        plan = plan or request.plan_of(given.shape)
+
+        def by(strategy: str, reason: str, most: int | None, why: str, nbytes: int) -> Explanation:
+            sizes = nbytes, nbytes, nbytes if out is None else 0
+            return Explanation(strategy, reason, len(plan), None, False, most, why, *sizes)
+
         if way == "views":
-            why = "no thread copies"
-            return Explanation(way, _REASONS[way], count, None, False, 0, why, 0, 0, 0)
-        if not moves and not by_torch:
-            return Explanation(way, _REASONS[way], count)
-        nbytes = (moves[0][0] if moves else given.x).nbytes
-        sizes = nbytes, nbytes, nbytes if out is None else 0
+            return by(way, _REASONS[way], 0, "no thread copies", 0)
         if by_torch:
-            why = "torch decides"
-            return Explanation(way, _REASONS["torch"], count, None, False, None, why, *sizes)
-        _, how, layout, _ = moves[0]
+            return by(way, _REASONS["torch"], None, "torch decides", given.x.nbytes)
+        if not moves:
+            return Explanation(way, _REASONS[way], len(plan))
+        array, how, layout, _ = moves[0]
         if layout is None or is_first(plan, x, out):
-            reason = how.why_numpy() if layout is None else "first copy"
-            strategy = "object loop" if reason == "object loop" else "slices"
-            why = "NumPy copies on the thread that calls split"
-            return Explanation(strategy, _REASONS[reason], count, None, False, 1, why, *sizes)
-        most, why = threads.explain(nbytes)
+            why = how.why_numpy() if layout is None else "first copy"
+            strategy = "object loop" if why == "object loop" else "slices"
+            caller = "NumPy copies on the thread that calls split"
+            return by(strategy, _REASONS[why], 1, caller, array.nbytes)
         reason = _REASONS["compiled"]
         if len(LOADER.loaded) > loaded:  # as the split itself would have done
             done = "compiled" if len(LOADER.compiled) > compiled else "loaded"
             reason += f"; kernels {done} in {perf_counter() - began:.2f} s"
-        made = reason, count, layout.loop, bool(layout.stream), most, why
-        return Explanation("compiled", *made, *sizes)
+        made = by("compiled", reason, *threads.explain(array.nbytes), array.nbytes)
+        return replace(made, loop=layout.loop, past_cache=bool(layout.stream))
 
     return decide_and(explain, x, request, out, copy)
 
