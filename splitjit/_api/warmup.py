@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterable
 
 import numpy as np
@@ -45,10 +44,8 @@ def warmup(dtypes: Iterable[DTypeLike] | None = None) -> None:
     if dtypes is None:
         dtypes = [np.void, np.object_]
     if isinstance(dtypes, str) or not isinstance(dtypes, Iterable):
-        rule, hint = "must be an iterable of dtypes", ""
-        with contextlib.suppress(SplitTypeError):
-            hint = f'pass ["{as_dtype(dtypes).name}"]'
-        raise SplitTypeError("warmup", pairs(dtypes=dtypes), rule, hint=hint)
+        rule = 'must be an iterable of dtypes, such as ["float32"]'
+        raise SplitTypeError("warmup", pairs(dtypes=dtypes), rule)
     try:
         kinds = [as_dtype(dtype) for dtype in dtypes]
     except SplitTypeError as error:
