@@ -45,18 +45,10 @@ def join_arrays(
 
 
 def _join(parts: Any, axis: SupportsIndex, out: Any, plans: Plans, stacks: bool) -> Any:
-    given = items_of(parts, "parts")
-    if not given:
-        raise SplitError.of(pairs(parts=given), "must have at least one array")
-    inputs = _of_one_kind([_of_part(i, adapter_of, part, True) for i, part in enumerate(given)])
-    first, shapes = inputs[0], [one.shape for one in inputs]
-    for i, one in enumerate(inputs):
-        if one.dtype != first.dtype:
-            received = f"parts[{i}] of dtype {one.dtype}, parts[0] of dtype {first.dtype}"
-            rule = "the dtypes must be equal, because bits are copied and never converted"
-            raise SplitTypeError.of(received, rule, f"convert parts[{i}] to {first.dtype}")
+    inputs = _of_one_kind(items_of(parts, "parts"))
+    first, shapes, given = inputs[0], [one.shape for one in inputs], [one.x for one in inputs]
     index = _axis_of(axis, shapes[0], stacks)
-    by_library = functools.partial(first.joined, [one.x for one in inputs], index, out, stacks)
+    by_library = functools.partial(first.joined, given, index, out, stacks)
     is_known = not first.is_traced() and all(type(n) is int for shape in shapes for n in shape)
     differ = _surely_differ if is_known or first.library != "torch" else exceed_each_other
     _check_shapes(shapes, index, plans, stacks, differ)
@@ -77,13 +69,14 @@ def _join(parts: Any, axis: SupportsIndex, out: Any, plans: Plans, stacks: bool)
     unread = [one for one in inputs if one.array is None]
     if unread:
         if is_tensor(out) and is_tensor(first.x):
-            *places, place = places_of([*[one.x for one in inputs], out])
+            *places, place = places_of([*given, out])
             check_array(OUT, place, plan.shape, place.dtype, _says(plan))
             _check_apart([place], [places])
         return or_refuse(unread[0], "parts", by_library)
     sources: list[list[Any]] = [arrays]
-    if first.mask is not None:
-        sources.append([one.mask for one in inputs])
+    if type(first) is Masked and any(np.ma.getmask(x) is not np.ma.nomask for x in (*given, out)):
+        sources.append([mask_of(one.array, one.mask) for one in inputs])
+        first.mask = sources[1][0]  # for `out`, too
     wholes = _wholes(first, plan, sources, out)
     if out is not None and first.joins_itself(inputs, plan):
         with contextlib.suppress(RuntimeError):
@@ -195,19 +188,22 @@ def _of_part(i: int, call: Callable[..., Any], *arguments: Any) -> Any:
         raise error.named("split", keeps_hint=True, x=f"parts[{i}]") from None
 
 
-def _of_one_kind(inputs: list[Any]) -> list[Any]:
-    """Return adapters of one class; if an array is masked, all are; refuse other mixtures."""
-    kinds = {*map(type, inputs)}
-    if kinds == {Input, Masked}:
+def _of_one_kind(parts: list[Any]) -> list[Any]:
+    """Return adapters of one class and dtype; if an array is masked, all are. Refuse mixtures."""
+    if not parts:
+        raise SplitError.of(pairs(parts=parts), "must have at least one array")
+    inputs = [_of_part(i, adapter_of, part, True) for i, part in enumerate(parts)]
+    if {*map(type, inputs)} == {Input, Masked}:
         inputs = [one if type(one) is Masked else Masked(np.ma.asarray(one.x)) for one in inputs]
-    elif len(kinds) > 1:
-        i = next(i for i, one in enumerate(inputs) if type(one) is not type(inputs[0]))
-        x, first = inputs[i].x, inputs[0].x
-        received = f"parts[{i}] of type {kind_of(x)}, parts[0] of type {kind_of(first)}"
-        raise SplitTypeError.of(received, "must be arrays of one library")
-    if any(one.mask is not None for one in inputs):
-        for one in inputs:
-            one.mask = mask_of(one.array, one.mask)
+    first = inputs[0]
+    for i, one in enumerate(inputs):
+        if type(one) is not type(first):
+            received = f"parts[{i}] of type {kind_of(one.x)}, parts[0] of type {kind_of(first.x)}"
+            raise SplitTypeError.of(received, "must be arrays of one library")
+        if one.dtype != first.dtype:
+            received = f"parts[{i}] of dtype {one.dtype}, parts[0] of dtype {first.dtype}"
+            rule = "the dtypes must be equal, because bits are copied and never converted"
+            raise SplitTypeError.of(received, rule, f"convert parts[{i}] to {first.dtype}")
     return inputs
 
 
@@ -226,8 +222,6 @@ def _wholes(
     _, pairs_to_copy = first.targets([out])
     given = [one for _, (one,) in pairs_to_copy]
     given = views_of(given, "must be an ndarray, as the parts are")
-    if len(given) > len(sources):  # only `out` has a mask
-        sources.append([np.zeros(part.shape, given[1].dtype) for part in sources[0]])
     for whole, each in zip(given, sources, strict=True):
         check_array(OUT, whole, plan.shape, each[0].dtype, _says(plan))
     _check_apart(given, sources)
