@@ -192,6 +192,9 @@ def split(
     return run(x, by_rule(axis, rule), out, copy)
 
 
+_split: Any = split  # `split_into` has a parameter of this name
+
+
 @overload
 def split_into(x: Splittable, outs: Outs, split: Lengths, axis: Int = 0) -> None: ...
 @overload
@@ -269,11 +272,8 @@ def split_into(
     if outs is None:
         raise SplitTypeError("split_into", "outs=None", "must be a sequence of arrays")
     try:
-        rule = rule_of(split, num_outputs, num_splits, indices, num_sections)
-        if type(x) is np.ndarray:  # a plan that knows such arrays copies at once
-            cached_plan(x.shape, axis, rule)(x, outs)
-        else:
-            run(x, by_rule(axis, rule), outs)
+        rules = num_outputs, num_splits, indices, num_sections
+        _split(x, split, axis, NOT_GIVEN, *rules, outs)
     except SplitError as error:
         if isinstance(outs, np.ndarray) and isinstance(x, (list, tuple)):
             received = f"x of type {kind_of(x)} and outs of type {kind_of(outs)}"
