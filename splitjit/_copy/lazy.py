@@ -92,20 +92,19 @@ def _no_out() -> SplitError:
 
 
 def _part(x: Any, axis: int, start: int, stop: int, copy_piece: Callable[..., Any]) -> Any:
-    pieces = []  # the number of a chunk; its lengths before, in and after the piece
+    cuts = {}  # by the number of a chunk: its lengths before, in and after the piece
     for i, (n, end) in enumerate(zip(x.chunks[axis], accumulate(x.chunks[axis]), strict=True)):
         before, after = max(start - end + n, 0), max(end - stop, 0)
         if before + after < n:
-            pieces.append((i, (before, n - before - after, after)))
-    if not pieces:
+            cuts[i] = before, n - before - after, after
+    if not cuts:
         return _empty(x, axis)
-    numbers, cuts = zip(*pieces, strict=True)
-    lengths = tuple([length for _, length, _ in cuts])
+    lengths = tuple([length for _, length, _ in cuts.values()])
     # Not `x[index]`: Dask's task for it copies pieces of less than half of a chunk, by NumPy.
-    chunks = x.blocks[(*[slice(None)] * axis, [*numbers])]
+    chunks = x.blocks[(*[slice(None)] * axis, [*cuts])]
     return chunks.map_blocks(
         copy_piece,
-        cuts,
+        tuple(cuts.values()),
         axis,
         chunks=(*x.chunks[:axis], lengths, *x.chunks[axis + 1 :]),
         meta=x._meta,
