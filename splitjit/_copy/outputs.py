@@ -7,7 +7,7 @@ import numpy as np
 
 from splitjit._abi.calls import WORD, LayoutRequest, call
 from splitjit._copy.buffers import span, words_of
-from splitjit._inputs.arrays import carries_meaning, do_ranges_meet
+from splitjit._inputs.arrays import do_ranges_meet, refuse_meaning
 from splitjit._plan.arguments import Shape
 from splitjit._plan.plan import Plan
 from splitjit._plan.rules import OVERLAP_FAULT
@@ -37,16 +37,12 @@ def views_of(
     copies use only these views, which nobody else can change.
     """
     for i, part in enumerate(out):
-        kind = type(part)
-        if kind is np.ndarray:
+        if type(part) is np.ndarray:
             continue
-        received = f"{OUT}[{i}] of type {kind_of(part)}"
-        if not issubclass(kind, np.ndarray):
-            hint = f"pass {OUT}[{i}].numpy()" if hasattr(kind, "numpy") else ""
-            raise SplitTypeError.of(received, rule, hint)
-        if carries_meaning(kind):
-            rule = "its class carries more than values, such as a unit"
-            raise SplitTypeError.of(received, f"{rule}; pass np.asarray({OUT}[{i}])")
+        if not issubclass(type(part), np.ndarray):
+            hint = f"pass {OUT}[{i}].numpy()" if hasattr(type(part), "numpy") else ""
+            raise SplitTypeError.of(f"{OUT}[{i}] of type {kind_of(part)}", rule, hint)
+        refuse_meaning(part, f"{OUT}[{i}]")
     return [np.ndarray.view(part, np.ndarray) for part in out]
 
 

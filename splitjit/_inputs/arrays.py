@@ -60,7 +60,7 @@ def refuse_meaning(x: Any, name: str = X) -> None:
     if carries_meaning(type(x)):
         asarray = "np.ma.asarray" if isinstance(x, np.ma.MaskedArray) else "np.asarray"
         fix = f"pass {asarray}({name if name.startswith(X[0]) else 'it'})"
-        rule = f"only its values would be split, without what its class adds to them; {fix}"
+        rule = f"only its values would be copied, without what its class adds to them; {fix}"
         raise SplitTypeError.of(f"{name} of type {kind_of(x)}", rule)
 
 

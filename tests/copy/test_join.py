@@ -185,7 +185,7 @@ REFUSALS = {
     "the axis": (lambda: splitjit.stack([X], 3), SplitError,
      "axis=3, shape=(2, 3, 1): axis must be in [-3, 2]"),
     "a class with a meaning": (lambda: splitjit.join([X, X.view(Unit)]), SplitTypeError,
-     "parts[1] of type Unit and dtype float64: only its values would be split, without what its "
+     "parts[1] of type Unit and dtype float64: only its values would be copied, without what its "
      "class adds to them; pass np.asarray(parts[1])"),
     "the shape of out": (lambda: splitjit.join([X], out=np.zeros((3, 2))), SplitError,
      "out of shape (3, 2): the parts make the shape (2, 3)"),

@@ -35,8 +35,8 @@ DOORS = {
     ),
     "an output": (
         lambda: splitjit.split_into(x, [UNIT[:2]] * 2, 2),
-        "split_into: outs[0] of type Unit and dtype float64: its class carries more than "
-        "values, such as a unit; pass np.asarray(outs[0])",
+        "split_into: outs[0] of type Unit and dtype float64: only its values would be copied, "
+        "without what its class adds to them; pass np.asarray(outs[0])",
         "",
     ),
     "plan_split": (
@@ -74,7 +74,7 @@ DOORS = {
     "a name in a rule": (
         lambda: VariadicSplit()(UNIT, 0, [4]),
         "OpenVINO VariadicSplit-1: data of type Unit and dtype float64: only its values would be "
-        "split, without what its class adds to them; pass np.asarray(data)",
+        "copied, without what its class adds to them; pass np.asarray(data)",
         "",
     ),
     "unstack": (
