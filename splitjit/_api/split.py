@@ -272,8 +272,7 @@ def split_into(
     if outs is None:
         raise SplitTypeError("split_into", "outs=None", "must be a sequence of arrays")
     try:
-        rules = num_outputs, num_splits, indices, num_sections
-        _split(x, split, axis, NOT_GIVEN, *rules, outs)
+        _split(x, split, axis, NOT_GIVEN, num_outputs, num_splits, indices, num_sections, outs)
     except SplitError as error:
         if isinstance(outs, np.ndarray) and isinstance(x, (list, tuple)):
             received = f"x of type {kind_of(x)} and outs of type {kind_of(outs)}"

@@ -231,9 +231,8 @@ class How:
 
     def _loop(self, layout: CopyLayout) -> int | None:
         """Return the address of the loop that copies; load it first if it is time."""
-        self._needs, name = layout.loop, layout.loop
-        if self._joins:
-            self._needs, name = "join", JOIN_LOOPS[LOOPS.index(layout.loop)]
+        self._needs = "join" if self._joins else layout.loop
+        name = JOIN_LOOPS[LOOPS.index(layout.loop)] if self._joins else layout.loop
         functions = self._functions()
         return None if functions is None else functions[name]
 
