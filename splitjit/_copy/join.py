@@ -173,8 +173,8 @@ def _check_shapes(
 
 
 def _surely_differ(n: Any, m: Any) -> bool:
-    """Return whether extents surely differ. Dask writes NaN for an extent it does not know."""
-    return bool(n == n and m == m and n != m)
+    """Return whether extents differ. Unknown ones, NaN in Dask and None elsewhere, may be equal."""
+    return bool(None not in (n, m) and n == n and m == m and n != m)
 
 
 # ---- the parts -------------------------------------------------------------------------------
