@@ -1,23 +1,19 @@
 """Where arrays and lists keep their fields in memory, for compiled code that reads them.
 
 The C structs of arrays and lists, and NumPy's table of C functions, are the same in all
-versions of CPython and NumPy that splitjit supports. This module verifies the versions and
-one array, once, at import. If something differs, no compiled code reads arrays. `check_numba`
-verifies the fields of Numba's arrays before anything is compiled.
+versions of CPython and NumPy that splitjit supports. This module verifies the versions, once,
+at import. If one differs, no compiled code reads arrays. `check_numba` verifies the fields of
+Numba's arrays before anything is compiled.
 
-A later CPython may change its structs. Then even the check could read outside an object
-and crash, so nothing is read in untested versions. A later NumPy cannot change its struct
-or its table without changing the table's version, because extension modules compiled for
-NumPy 2 read both.
+A later CPython may change its structs. Looking at one could read outside an object and crash, so
+nothing is read in untested versions. A later NumPy cannot change its struct or its table without
+changing the table's version, because extension modules compiled for NumPy 2 read both.
 """
 
 import ctypes
 import importlib
 import sys
 from collections import namedtuple
-from collections.abc import Sequence
-
-import numpy as np
 
 from splitjit._abi.calls import WORD
 
@@ -58,22 +54,7 @@ WORKS_WITH = (
 """What the log says of versions that do not fit."""
 
 
-def _word(address: int, index: int) -> int:
-    return ctypes.c_ssize_t.from_address(address + WORD * index).value
-
-
-def _reads_arrays() -> bool:
-    """Return whether arrays and lists lie in memory as the compiled functions expect."""
-    if _api() is None:
-        return False
-    array = np.zeros((4, 6), np.int8)[::2, 1:4].T
-    x = NumpyArray(*[_word(id(array), i) for i in ARRAY])
-    found = x.type, x.data, x.dtype, x.rank & INT_MASK, x.flags & INT_MASK
-    known = id(np.ndarray), array.ctypes.data, id(array.dtype), array.ndim, array.flags.num
-    return found == known and (_word(x.shape, 1), _word(x.strides, 1)) == (2, 12)
-
-
-def _api() -> Sequence[int] | None:
+def _api() -> list[int] | None:
     """Return the addresses of NumPy's C functions, or None if a version was not tested."""
     is_tested = sys.implementation.name == "cpython" and sys.version_info[:2] <= _LAST_PYTHON
     # Free-threaded and some debug builds have larger objects.
@@ -85,17 +66,17 @@ def _api() -> Sequence[int] | None:
         return None
     kind = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
     address = kind(("PyCapsule_GetPointer", ctypes.pythonapi))(capsule, None)
-    version = ctypes.PYFUNCTYPE(ctypes.c_uint)(_word(address, API_VERSION))
-    if version() != _VERSION:
-        return None  # so the next line stays within the table
-    return list((ctypes.c_ssize_t * (SET_BASE_OBJECT + 1)).from_address(address))
+    table = (ctypes.c_ssize_t * (SET_BASE_OBJECT + 1)).from_address(address)
+    if ctypes.PYFUNCTYPE(ctypes.c_uint)(table[API_VERSION])() != _VERSION:
+        return None  # the table may be shorter, so nothing else of it is read
+    return list(table)
 
-
-READS_ARRAYS = _reads_arrays()
-"""Whether arrays and lists lie in memory as this module says, and `API` is not None."""
 
 API = _api()
 """The addresses of NumPy's C functions, or None if they may not be called."""
+
+READS_ARRAYS = API is not None
+"""Whether arrays and lists lie in memory as this module says."""
 
 
 def check_numba() -> None:

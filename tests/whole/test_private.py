@@ -75,7 +75,7 @@ PRIVATE = {
     ),
     "the structs of lists and arrays": (
         "_abi.structs", "Python checks the arrays, not compiled code",
-        lambda: attribute("splitjit._abi.structs:_reads_arrays")() or MAY_DIFFER,
+        lambda: structs.READS_ARRAYS or MAY_DIFFER,
     ),
 }  # fmt: skip
 
