@@ -188,38 +188,33 @@ def _digest() -> str:
 
 def _source() -> str:
     """Return the digest of the kernels' source."""
-    identity = hashlib.sha256()
-    try:
-        paths = [os.path.join(_PACKAGE, "_plan", "rules.py")]
-        for folder in (SOURCE, os.path.join(_PACKAGE, "_abi")):
-            for inside, _, names in sorted(os.walk(folder)):
-                paths += [os.path.join(inside, name) for name in sorted(names)]
-        for path in paths:
-            if path.endswith(".py"):
-                with open(path, "rb") as source:
-                    identity.update(source.read())
-    except OSError:  # a frozen application has no source
-        identity.update(str(os.stat(sys.executable).st_mtime_ns).encode())
-    return identity.hexdigest()[:16]
+    paths = [os.path.join(_PACKAGE, "_plan", "rules.py")]
+    for folder in (SOURCE, os.path.join(_PACKAGE, "_abi")):
+        for inside, _, names in sorted(os.walk(folder)):
+            paths += [os.path.join(inside, name) for name in sorted(names) if name.endswith(".py")]
+    return _digest_of(paths)
 
 
 def _target() -> str:
-    """Return the digest of the versions and the processor that kernels are for."""
+    """Return the digest of the versions and the processor that kernels are for.
+
+    This does not import Numba, whose own file says the version and the commit.
+    `importlib.metadata` takes long to import.
+    """
     import llvmlite
 
-    versions = sys.version, sys.platform, np.__version__, llvmlite.__version__, _numba()
-    identity = repr((versions, platform.machine(), processor()))
-    return hashlib.sha256(identity.encode()).hexdigest()[:16]
+    numba = os.path.dirname(getattr(find_spec("numba"), "origin", None) or "")
+    facts = sys.version, sys.platform, np.__version__, llvmlite.__version__, platform.machine()
+    return _digest_of([os.path.join(numba, "_version.py")], *facts, *processor())
 
 
-def _numba() -> bytes:
-    """Return what identifies the installed Numba, without importing it.
-
-    Numba's own file says the version and the commit. `importlib.metadata` takes long to import.
-    """
+def _digest_of(paths: list[str], *facts: object) -> str:
+    """Return the digest of some facts, and of what files hold."""
+    identity = hashlib.sha256(repr(facts).encode())
     try:
-        origin = getattr(find_spec("numba"), "origin", None) or ""
-        with open(os.path.join(os.path.dirname(origin), "_version.py"), "rb") as file:
-            return file.read()
-    except (OSError, ValueError):  # a frozen application has no files of Numba
-        return b""
+        for path in paths:
+            with open(path, "rb") as file:
+                identity.update(file.read())
+    except OSError:  # a frozen application has no source, and no files of Numba
+        identity.update(str(os.stat(sys.executable).st_mtime_ns).encode())
+    return identity.hexdigest()[:16]
