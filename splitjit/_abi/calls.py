@@ -198,8 +198,7 @@ measure, make_parts, copy_parts
 lay_out, find_shared
     The addresses of these functions of `splitjit._kernels.core`.
 loops
-    The address of the addresses of the loops, in the order of `splitjit._abi.kernels.LOOPS`; 0 for
-    loops that are not loaded.
+    The address of the addresses of the loops, in the order of `splitjit._abi.kernels.LOOPS`.
 share, team
     The addresses of `splitjit._kernels.core.team.share` and of the team record.
 take_block, free_block, clear

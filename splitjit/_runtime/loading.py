@@ -24,7 +24,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from splitjit._abi.calls import function_of, keep_forever
-from splitjit._abi.kernels import BUILTINS, KERNELS, LOOPS
+from splitjit._abi.kernels import BUILTINS, KERNELS
 from splitjit._abi.structs import WORKS_WITH
 from splitjit._abi.thresholds import THRESHOLDS
 from splitjit._runtime import kernel_files
@@ -43,9 +43,6 @@ compiles, or a fork, is no reason to warn."""
 
 NATIVE: Any = SimpleNamespace()
 """The functions of the kernel "core" as attributes, once it is loaded; see `function_of`."""
-
-LOOPS_AT = keep_forever((ctypes.c_int64 * len(LOOPS))())
-"""The addresses of the loops, which compiled code reads; 0 for those that are not loaded."""
 
 
 class _Loader:
@@ -277,8 +274,6 @@ def _link(name: str, code: bytes) -> dict[str, Any]:
     functions = {key: function_of(key, linked[key], BUILTINS.get(key, 0)) for key in exported}
     if name == "core":
         vars(NATIVE).update(functions)
-    elif name in LOOPS:
-        LOOPS_AT[LOOPS.index(name)] = functions[name]
     return functions
 
 
