@@ -238,7 +238,7 @@ class How:
 
     def _functions(self) -> dict[str, Any] | None:
         """Return the functions of the kernel that is needed next; load it if it is time."""
-        return LOADER.loaded.get(self._needs) or LOADER.get(self._needs, self.nbytes)
+        return LOADER.loaded.get(self._needs) or LOADER.load(self._needs, nbytes=self.nbytes)
 
     def _make_builtins(self, plan: Plan, x: np.ndarray, layout: CopyLayout, loop: int) -> None:
         """Make the builtin functions that later calls try first."""

@@ -74,21 +74,7 @@ class _Loader:
         # between `acquire` and `try` would leave a lock taken.
         self._loading: list[int] = []
 
-    def get(self, name: str, nbytes: int) -> dict[str, Any] | None:
-        """Return the functions of a kernel; None if it is not loaded, even if it is time to.
-
-        Parameters
-        ----------
-        name : str
-            One of `splitjit._abi.kernels.KERNELS`.
-        nbytes : int
-            The bytes of the copy that needs the kernel.
-        """
-        if not self.pays(name, nbytes):
-            return self.loaded.get(name)
-        return self.load(name, may_compile=self._may_compile(nbytes))
-
-    def pays(self, name: str, nbytes: int) -> bool:
+    def pays(self, name: str, nbytes: float) -> bool:
         """Return whether it is time to load a kernel, for a copy of so many bytes.
 
         The first split of 64 KB or more loads kernels, or the 500th smaller one. After that, a
@@ -101,32 +87,32 @@ class _Loader:
             return True
         return nbytes >= THRESHOLDS.load_from or self.splits + 1 >= THRESHOLDS.load_after
 
-    def _may_compile(self, nbytes: int) -> bool:
+    def _may_compile(self, nbytes: float) -> bool:
         return nbytes >= THRESHOLDS.compile_from or self.splits + 1 >= THRESHOLDS.compile_after
 
     def load(
-        self, name: str, *, wait: bool = False, may_compile: bool = True
+        self, name: str, nbytes: float = math.inf, *, wait: bool = False
     ) -> dict[str, Any] | None:
-        """Return the functions of a kernel; see `function_of`.
+        """Return the functions of a kernel, see `function_of`; load it first if it is time to.
 
         Parameters
         ----------
         name : str
             One of `splitjit._abi.kernels.KERNELS`.
+        nbytes : int, optional
+            The bytes of the copy that needs the kernel, see `pays`. By default, it is time.
         wait : bool, default False
             Whether to wait while another thread loads a kernel.
-        may_compile : bool, default True
-            Whether to compile a kernel that the cache lacks.
 
         Returns
         -------
         dict or None
-            None if the kernel cannot be loaded, so that NumPy must copy. A later call tries again,
+            None if the kernel is not loaded, so that NumPy must copy. A later call tries again,
             unless loading has failed for good.
         """
-        if name in self.loaded or not self._may_load or never_compiles():
+        if name in self.loaded or not (self._may_load and self.pays(name, nbytes)):
             return self.loaded.get(name)
-        if not wait and time.monotonic() < self._not_before.get(name, 0.0):
+        if never_compiles() or (not wait and time.monotonic() < self._not_before.get(name, 0.0)):
             return None
         thread = get_ident()
         try:
@@ -136,7 +122,7 @@ class _Loader:
             if self._loading[0] != thread or self._loading.count(thread) > 1:
                 return None  # another thread is loading, or a signal handler interrupted this one
             if name not in self.loaded:
-                self._load(name, wait, may_compile)
+                self._load(name, wait, self._may_compile(nbytes))
         except Exception as error:  # a broken compiler or disk must not fail a split
             pause = min(2 * self._pauses.get(name, _RETRY_AFTER / 2), _LONGEST_PAUSE)
             self.give_up(name, error, pause if _may_pass(error) else math.inf)
