@@ -65,7 +65,7 @@ class _Loader:
         self.compiled: list[str] = []
         self.splits = 0
         self._lacking: set[str] = set()  # kernels that the cache lacks
-        self._may_load = self._may_child_load = True
+        self._may_load = self._was_alone = True
         self._has_warned = False
         self.loaded: dict[str, dict[str, Any]] = {}
         self._not_before: dict[str, float] = {}  # when to retry loading a kernel
@@ -182,14 +182,13 @@ class _Loader:
         debug("compiled %s in %.3f s", name, time.monotonic() - began)
 
     def before_fork(self) -> None:
-        """Note whether the child may load: with one thread, or if llvmlite is imported whole."""
-        is_alone = len(sys._current_frames()) == 1
-        self._may_child_load = self._may_load and (is_alone or _is_whole())
+        """Note whether this thread is the only one: then no other is importing llvmlite."""
+        self._was_alone = len(sys._current_frames()) == 1
 
     def after_fork(self) -> None:
         """Reset what does not survive a fork."""
         self.is_forked_child = True
-        self._may_load = self._may_child_load and _is_llvm_free()
+        self._may_load &= _is_llvm_free() if _is_whole() else self._was_alone
         self._loading = [thread for thread in self._loading if thread == get_ident()]
 
 
@@ -237,8 +236,6 @@ def _is_whole() -> bool:
 
 def _is_llvm_free() -> bool:
     """Return whether no thread that the fork has ended holds llvmlite's lock."""
-    if not _is_whole():
-        return True
     try:
         lock = sys.modules["llvmlite.binding.ffi"].lib._lock._lock
     except (KeyError, AttributeError):  # a version with another lock
