@@ -102,10 +102,8 @@ class _Team:
 
     def after_fork(self) -> None:
         """Forget the helpers, which the child of a fork does not have."""
-        kept = {at: self.word(at).value for at in range(AT.allowed, AT.helpers, SPACING)}
-        ctypes.memset(self._memory, 0, len(self._memory))
-        for at, value in kept.items():
-            self.word(at).value = value
+        ctypes.memset(self.address, 0, AT.allowed)  # the words from here on hold limits
+        ctypes.memset(self.address + AT.helpers, 0, SPACING * MOST_HELPERS)
         _ALONE[:] = [thread for thread in _ALONE if thread == get_ident()]
 
 
@@ -153,9 +151,7 @@ def explain(nbytes: int) -> tuple[int, str]:
     if helpers < most - 1:
         why = f"each helper gets at least {share} bytes"
     if nbytes < THRESHOLDS.wake_from:
-        why += (
-            f"; below {THRESHOLDS.wake_from} bytes, only if it follows another large copy at once"
-        )
+        why += "; helpers are asked only if it follows another large copy at once"
     return helpers + 1, why
 
 
