@@ -23,10 +23,8 @@ from splitjit._cli.lines import amount, number_of, print_json, printable, say
 from splitjit._runtime import kernel_files, threads
 from splitjit._runtime.loading import LOADER, never_compiles
 
-_FIRST_TIME = "; compiling those that are not in the cache yet takes 10 to 30 s"
 
-
-def load() -> tuple[float, str, dict[str, bool]]:
+def load() -> tuple[float, str]:
     """Load or compile all kernels, and say so.
 
     Returns
@@ -35,12 +33,8 @@ def load() -> tuple[float, str, dict[str, bool]]:
         The seconds that this took.
     str
         Which kernels are not loaded, and why; empty if all are.
-    dict of str to bool
-        For each kernel, whether its file was whole.
     """
-    names = [] if never_compiles() else list(KERNELS)
-    whole = {name: kernel_files.read(name) is not None for name in names}
-    say(f"loading the kernels{'' if all(whole.values()) else _FIRST_TIME}")
+    say("loading the kernels; compiling those that are not in the cache takes 10 to 30 s")
     began = time.perf_counter()
     splitjit.warmup()
     seconds = time.perf_counter() - began
@@ -48,19 +42,20 @@ def load() -> tuple[float, str, dict[str, bool]]:
     if missing:
         reason = "NUMBA_DISABLE_JIT is set" if never_compiles() else "the log says why"
         missing = f"kernels not loaded: {missing}; {reason}, and NumPy copies instead"
-    return seconds, missing, whole
+    return seconds, missing
 
 
 def warmup(arguments: argparse.Namespace) -> int:
     """Load or compile all kernels; with ``--check``, also say which ones were missing."""
-    seconds, missing, whole = load()
+    seconds, missing = load()
     if missing:
         say(missing)
         return 2
     print(f"All kernels are loaded; this took {seconds:.1f} s.")
-    for name in whole if arguments.check else []:
-        print(f"{name}: {'whole' if whole[name] else 'missing or damaged, compiled now'}")
-    return int(arguments.check and not all(whole.values()))
+    for name in KERNELS if arguments.check else []:
+        state = "missing or damaged, compiled now" if name in LOADER.compiled else "whole"
+        print(f"{name}: {state}")
+    return int(arguments.check and bool(LOADER.compiled))
 
 
 def cache(arguments: argparse.Namespace) -> int:
@@ -143,7 +138,7 @@ def check(arguments: argparse.Namespace) -> int:
         The exit status: 1 if a part differs from NumPy's in any byte, else 0.
     """
     begun = time.monotonic()
-    loading, missing, _ = load()
+    loading, missing = load()
     say("comparing eight typical splits with NumPy's, and timing both, takes 5 to 15 s")
     if not arguments.json:
         print(_COLUMNS.format("", "parts", "fresh", "out=", "NumPy"))
@@ -246,7 +241,7 @@ def _machine(loading: float, missing: str) -> dict[str, str]:
     """Return the versions, the machine, and how the kernels were loaded."""
     import numba
 
-    folder = os.path.dirname(kernel_files.path("plain")) or "none"
+    folders = ", ".join(kernel_files.folders()) or "none"
     origin = f"compiled {', '.join(LOADER.compiled)}" if LOADER.compiled else "from the cache"
     limits = {name: count for name, count in threads.limits().items() if count < sys.maxsize}
     limited_by, usable = next(iter(limits.items()))
@@ -258,7 +253,7 @@ def _machine(loading: float, missing: str) -> dict[str, str]:
         "numba": numba.__version__,
         "CPU": f"{processor()[0]}, {os.cpu_count()} cores",
         "threads": f"{usable}, limited by {limited_by}: {known}",
-        "kernels": missing or f"{loading:.2f} s, {origin}: {folder}",
+        "kernels": missing or f"{loading:.2f} s, {origin}: {folders}",
     }
 
 

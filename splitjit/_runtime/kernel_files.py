@@ -166,12 +166,6 @@ def _sealed(target: str, code: bytes) -> bytes:
     return _MAGIC + hashlib.sha256(os.path.basename(target).encode() + code).digest() + code
 
 
-def path(name: str) -> str:
-    """Return the path of a kernel's file, or where it would be. This imports llvmlite."""
-    paths = _paths(name)
-    return next(filter(os.path.exists, paths), [*paths, file_name(name)][0])
-
-
 def file_name(name: str) -> str:
     """Return the name of a kernel's file. This imports llvmlite."""
     return f"{name}-{_digest()}.o"

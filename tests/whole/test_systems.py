@@ -67,13 +67,12 @@ def test_after_warmup_no_kernel_is_missing(tmp_path):
         from splitjit._cli.main import main
         from splitjit._api import warmup
         from splitjit._cli import on_kernels
-        from splitjit._runtime import kernel_files
 
-        written = {}
-        warmup.LOADER = SimpleNamespace(load=lambda name, wait: written.setdefault(name, b"whole"))
-        on_kernels.LOADER = SimpleNamespace(loaded=written)
-        kernel_files.read = written.get
+        loaded, compiled = {}, ["core"]
+        warmup.LOADER = SimpleNamespace(load=lambda name, wait: loaded.setdefault(name, True))
+        on_kernels.LOADER = SimpleNamespace(loaded=loaded, compiled=compiled)
         assert main(["warmup", "--check"]) == 1
+        compiled.clear()
         assert main(["warmup", "--check"]) == 0
     """
     run_on("windows", code, tmp_path)
