@@ -19,7 +19,6 @@ import os
 import sys
 import time
 from _thread import get_ident  # `threading` takes longer to import
-from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -38,8 +37,8 @@ _PASSING = MemoryError, RecursionError, ctypes.ArgumentError
 """Errors of a moment. Near the limit of recursion, ctypes cannot convert an argument."""
 
 _WARN_FROM = 1.0
-"""The pause in seconds from which on the log warns of an import that fails. Another process that
-compiles, or a fork, is no reason to warn."""
+"""The pause in seconds from which on the log warns. Another process that compiles, or a fork, is no
+reason to warn."""
 
 NATIVE: Any = SimpleNamespace()
 """The functions of the kernel "core" as attributes, once it is loaded; see `function_of`."""
@@ -147,7 +146,7 @@ class _Loader:
         same reason.
         """
         self._pauses[name], self._not_before[name] = pause, time.monotonic() + pause
-        lasts = pause == math.inf or (pause >= _WARN_FROM and isinstance(error, ImportError))
+        lasts = pause >= _WARN_FROM and not isinstance(error, BlockingIOError)
         say = warn if lasts and not self._has_warned else debug
         self._has_warned |= lasts
         message = "the kernel %s cannot be loaded: %r; so NumPy copies, which is slower. "
@@ -171,8 +170,8 @@ class _Loader:
             return
         if self.is_forked_child and not has_lock:  # the fork may have left Numba's locks taken
             raise BlockingIOError("a forked child does not compile")
-        with _importing():
-            from splitjit._kernels.compiling import compile_kernel
+        from splitjit._kernels.compiling import compile_kernel
+
         with contextlib.nullcontext() if wait else kernel_files.compiling(name):
             code = compile_kernel(name)
             functions = _link(name, code)
@@ -193,8 +192,13 @@ class _Loader:
 
 
 def _may_pass(error: BaseException | None) -> bool:
-    """Return whether a later try may go well. Another process that compiles blocks this one."""
-    if isinstance(error, (ImportError, BlockingIOError)):
+    """Return whether a later try may go well. Another process that compiles blocks this one.
+
+    A module that cannot be imported now may raise anything. So every error may pass until the
+    compiler is imported.
+    """
+    is_early = "splitjit._kernels.compiling" not in sys.modules
+    if is_early or isinstance(error, (ImportError, BlockingIOError)):
         return True
     while error is not None and not isinstance(error, _PASSING):  # Numba wraps what happens in it
         error = error.__cause__ or error.__context__
@@ -209,22 +213,12 @@ def never_compiles() -> bool:
     return os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")
 
 
-@contextlib.contextmanager
-def _importing() -> Iterator[None]:
-    """Raise an ImportError, whatever a module raises that cannot be imported now."""
-    try:
-        yield
-    except Exception as error:
-        raise ImportError(f"an import failed: {error!r}") from error
-
-
 @functools.cache
 def _llvm() -> Any:
-    with _importing():
-        import llvmlite.binding
+    import llvmlite.binding
 
-        if not _is_whole():  # this thread is importing it, and a signal handler runs
-            raise ImportError("llvmlite is being imported")
+    if not _is_whole():  # this thread is importing it, and a signal handler runs
+        raise ImportError("llvmlite is being imported")
     return llvmlite.binding
 
 
