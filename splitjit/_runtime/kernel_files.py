@@ -65,15 +65,12 @@ def user_cache() -> str:
 def read(name: str) -> bytes | None:
     """Return the object of a kernel, or None if the cache has no intact one."""
     for source in _paths(name):
-        try:
-            with open(source, "rb") as file:
-                content = file.read()
-        except OSError:
-            continue
-        code = content[len(_MAGIC) + 32 :]
-        if content == _sealed(source, code):
-            return code
-        debug("the cached kernel %s is damaged", source)
+        with contextlib.suppress(OSError), open(source, "rb") as file:
+            content = file.read()
+            code = content[len(_MAGIC) + 32 :]
+            if content == _sealed(source, code):
+                return code
+            debug("the cached kernel %s is damaged", source)
     return None
 
 
@@ -117,10 +114,9 @@ def compiling(name: str) -> Iterator[None]:
 
 def _is_in_use(unfinished: str) -> bool:
     """Return whether a process made a file just now; not if its date is in the future."""
-    try:
+    with contextlib.suppress(OSError):
         return 0 <= time.time() - os.stat(unfinished).st_mtime < _PATIENCE
-    except OSError:
-        return False
+    return False
 
 
 def files() -> dict[str, int]:

@@ -201,11 +201,10 @@ def limits() -> dict[str, int]:
 def numba_limit() -> int:
     """Return NUMBA_NUM_THREADS, by Numba's configuration if the program has imported Numba."""
     config = getattr(sys.modules.get("numba"), "config", None)
-    try:
+    with contextlib.suppress(KeyError, ValueError):
         given = getattr(config, "NUMBA_NUM_THREADS", None) or os.environ["NUMBA_NUM_THREADS"]
         return max(int(given), 1)
-    except (KeyError, ValueError):
-        return sys.maxsize
+    return sys.maxsize
 
 
 def affinity() -> int:
@@ -258,11 +257,10 @@ def quota(root: str = "/") -> float | None:
 
 
 def _read(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="surrogateescape") as file:
-            return file.read(1 << 16)
-    except (OSError, ValueError):  # ValueError: a null character in the path
-        return ""
+    # ValueError: a null character in the path
+    with contextlib.suppress(OSError, ValueError), open(path, "rb") as file:
+        return file.read(1 << 16).decode(errors="surrogateescape")
+    return ""
 
 
 # ---- cache -------------------------------------------------------------------------------
