@@ -266,20 +266,19 @@ def _output(parser: argparse.ArgumentParser, **out: Any) -> argparse._ArgumentGr
     return output
 
 
-def _lengths(text: str) -> int | list[int]:
-    """Parse a chunk length, or part lengths if there is a comma."""
+def _indices(text: str) -> list[int]:
+    """Parse integers with commas between them."""
     try:
-        lengths = [int(length) for length in text.removesuffix(",").split(",")]
+        return [int(index) for index in text.removesuffix(",").split(",")]
     except ValueError:
         rule = "must be an integer, or integers separated by commas"
         raise argparse.ArgumentTypeError(f"{text!r} {rule}") from None
+
+
+def _lengths(text: str) -> int | list[int]:
+    """Parse a chunk length, or part lengths if there is a comma."""
+    lengths = _indices(text)
     return lengths if "," in text else lengths[0]
-
-
-def _indices(text: str) -> list[int]:
-    """Parse one index, or several with commas."""
-    indices = _lengths(text)
-    return [indices] if isinstance(indices, int) else indices
 
 
 # ---- the parser --------------------------------------------------------------------------
