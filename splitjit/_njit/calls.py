@@ -91,7 +91,7 @@ class _Call:
         axis_kind, axis = self._given(axis_kind, axis, "axis")
         self.set("x", self._stored(x))
         self.set("rank", INT64(self._rank))
-        self.set("axis", _word(builder, axis_kind, axis))
+        self.set("axis", self._word(axis_kind, axis))
         rule = kind_of_rule(operator, dict(zip(NAMES, value_kinds, strict=True)))
         self.set("rule", INT64(rule))
         values = cgutils.unpack_tuple(builder, values)
@@ -187,6 +187,14 @@ class _Call:
         """Return the address of a field, in words whose fields have these indices."""
         return self._builder.gep(words, [INT64(0), INT64(getattr(fields, name))])
 
+    def _word(self, kind, value):
+        """Convert an integer to a word; values above its range become the largest word."""
+        word = self._context.cast(self._builder, value, kind, types.intp)
+        if types.unliteral(kind) != types.uint64:
+            return word
+        is_above = self._builder.icmp_signed("<", word, INT64(0))
+        return self._builder.select(is_above, INT64(types.intp.maxval), word)
+
     def _stored(self, value):
         """Return the address of a value on the stack."""
         return self._builder.ptrtoint(cgutils.alloca_once_value(self._builder, value), INT64)
@@ -196,7 +204,7 @@ class _Call:
         builder, step = self._builder, None
         if isinstance(kind, types.BaseTuple):
             items = cgutils.unpack_tuple(builder, value)
-            words = [_word(builder, *item) for item in zip(kind, items, strict=True)]
+            words = [self._word(*item) for item in zip(kind, items, strict=True)]
             number, kind = INT64(len(words)), types.intp
             start = self._stored(cgutils.pack_array(builder, words, INT64))
         elif isinstance(kind, types.List | types.ListType):
@@ -226,16 +234,3 @@ def _table(builder):
     kind = ir.ArrayType(INT64, len(FUNCTIONS_AT))
     known = builder.module.globals.get(SYMBOL)
     return known or ir.GlobalVariable(builder.module, kind, SYMBOL)
-
-
-def _word(builder, kind, value):
-    """Convert an integer to a word; values above its range become the largest word."""
-    if isinstance(kind, types.Omitted):
-        return INT64(kind.value)
-    kind = types.unliteral(kind)
-    if kind.bitwidth < 64:
-        return (builder.sext if kind.signed else builder.zext)(value, INT64)
-    if kind.signed:
-        return value
-    is_above = builder.icmp_signed("<", value, INT64(0))
-    return builder.select(is_above, INT64(types.intp.maxval), value)

@@ -22,14 +22,17 @@ from splitjit.errors import SplitError, SplitTypeError
 
 # ---- split, and split_into -------------------------------------------------------------
 
+_TRUE = types.literal(True)
+
 
 @overload(splitjit.split, strict=False)  # Numba compares no signatures
-def _split(x, split=None, axis=0, *by_position, out=None, copy=True, **others):
+def _split(
+    x, split=types.none, axis=types.intp, *by_position, out=types.none, copy=_TRUE, **others
+):
     texts = check_arguments("split", x, axis, by_position, split=split, **others)
     if is_given(out):
         refuse("split", out=out, rule="compiled code takes no out=; call splitjit.split_into")
-    said = (copy, getattr(copy, "value", None), getattr(copy, "literal_value", None))
-    if not any(value is True for value in said):
+    if copy != _TRUE:
         if copy == types.boolean:  # Numba tries literal types next, if any
             raise TypingError("splitjit.split: copy= must be the literal True")
         refuse("split", copy=copy, rule="compiled code takes no copy=; slice x for views")
@@ -51,7 +54,7 @@ def _split(x, split=None, axis=0, *by_position, out=None, copy=True, **others):
 
 
 @overload(splitjit.split_into, strict=False)
-def _split_into(x, outs, split=None, axis=0, *by_position, **others):
+def _split_into(x, outs, split=types.none, axis=types.intp, *by_position, **others):
     texts = check_arguments("split_into", x, axis, by_position, split=split, **others)
     check_outs(x, outs)
 

@@ -23,9 +23,7 @@ def refuse(operator, rule, **kinds):
 
 
 def is_given(kind):
-    if isinstance(kind, types.Omitted):
-        kind = kind.value
-    return kind is not None and not isinstance(kind, types.NoneType)
+    return kind != types.none
 
 
 def without_none(kind):
@@ -40,24 +38,20 @@ def without_none(kind):
 
 
 def is_integer(kind):
-    kind = without_none(kind)
-    if isinstance(kind, types.Omitted):
-        kind = kind.value
-    return type(kind) is int or isinstance(types.unliteral(kind), types.Integer)
+    return isinstance(types.unliteral(kind), types.Integer)
 
 
-def item_of(kind):
-    """Return the type of a sequence's items, or None if there is no such type."""
-    is_sequence = isinstance(kind, types.Sequence | types.ListType)
-    return getattr(kind, "dtype", None) if is_sequence else None
+def items_of(kind):
+    """Return the types of a tuple's or a list's items, or None for other types."""
+    if isinstance(kind, types.BaseTuple):
+        return [*kind]
+    return [kind.dtype] if isinstance(kind, types.List | types.ListType) else None
 
 
 def _is_lengths(kind):
-    if isinstance(kind, types.Array):
-        return kind.ndim == 1 and isinstance(kind.dtype, types.Integer)
-    if isinstance(kind, types.BaseTuple):
-        return all(isinstance(types.unliteral(item), types.Integer) for item in kind)
-    return isinstance(item_of(kind), types.Integer)
+    is_array = isinstance(kind, types.Array) and kind.ndim == 1
+    items = [kind.dtype] if is_array else items_of(kind)
+    return items is not None and all(map(is_integer, items))
 
 
 # ---- which rule they give ------------------------------------------------------------------
@@ -136,7 +130,7 @@ def check_arguments(operator, x, axis, by_position, **others):
         refuse(operator, x=x, rule="x must be an array of rank 1 or more")
     if by_position:
         refuse(operator, argument=by_position[0], rule="rules after axis must be given by name")
-    if not is_integer(axis):
+    if not is_integer(without_none(axis)):
         refuse(operator, axis=axis, rule="axis must be an integer")
     for name in others.keys() - rules.NAMES:
         hint = did_you_mean(name, (*rules.NAMES, "axis"))
@@ -149,12 +143,11 @@ def check_arguments(operator, x, axis, by_position, **others):
 def check_outs(x, outs):
     """Check the types of the outputs of `split_into`."""
     x, outs = without_none(x), without_none(outs)
-    parts = {"each of outs": item_of(outs)}
-    if isinstance(outs, types.BaseTuple):
-        parts = {f"outs[{i}]": part for i, part in enumerate(outs)}
-    if not all(isinstance(part, types.Array) for part in parts.values()):
+    parts = items_of(outs)
+    if parts is None or not all(isinstance(part, types.Array) for part in parts):
         refuse("split_into", outs=outs, rule="outs must be a tuple or a list of arrays")
-    for name, part in parts.items():
+    for i, part in enumerate(parts):
+        name = f"outs[{i}]" if isinstance(outs, types.BaseTuple) else "each of outs"
         if not part.mutable:
             refuse("split_into", rule="must be writeable", **{name: part})
         if part.dtype != x.dtype:
