@@ -87,7 +87,7 @@ class _Call:
         self._rank = without_none(x_kind).ndim
         words = ir.ArrayType(INT64, len(CALL) + 2 * self._rank)
         self._words = cgutils.alloca_once(builder, words, zfill=True)
-        x_kind, x = self._given(x_kind, x, "x")
+        _, x = self._given(x_kind, x, "x")
         axis_kind, axis = self._given(axis_kind, axis, "axis")
         self.set("x", self._stored(x))
         self.set("rank", INT64(self._rank))
@@ -97,7 +97,7 @@ class _Call:
         values = cgutils.unpack_tuple(builder, values)
         for kind, value in zip(value_kinds, values, strict=True):
             if is_given(kind):
-                kind, value = self._given(kind, value, "rule", "item")
+                kind, value = self._given(kind, value, "rule")
                 with self._if_well():
                     self._set_values(types.unliteral(kind), value)
 
@@ -111,7 +111,7 @@ class _Call:
 
     def set_parts(self, kind, value):
         """Fill the fields for given parts: a list, or a tuple of arrays of any layout."""
-        kind, value = self._given(kind, value, "outs", "outs")
+        kind, value = self._given(kind, value, "outs")
         with self._if_well():
             if isinstance(kind, types.BaseTuple):
                 items, start = cgutils.unpack_tuple(self._builder, value), INT64(0)
@@ -163,20 +163,16 @@ class _Call:
         items = ListInstance(self._context, self._builder, kind, value)
         return self._builder.ptrtoint(items.data, INT64), items.size
 
-    def _given(self, kind, value, name, item_name=None):
-        """Return the type and the value of an argument; note a fault if it or an item is None."""
-        builder, plain = self._builder, without_none(kind)
-        if isinstance(kind, types.Optional):
-            optional = self._context.make_helper(builder, kind, value)
-            is_none = builder.not_(cgutils.as_bool_bit(builder, optional.valid))
-            fault, before = INT64(none_fault(name)), builder.load(self._fault)
-            builder.store(builder.select(is_none, fault, before), self._fault)
-            return self._given(kind.type, optional.data, name, item_name)
-        if plain != kind:
-            items = zip(kind, cgutils.unpack_tuple(builder, value), strict=True)
-            values = [self._given(*item, item_name)[1] for item in items]
-            value = self._context.make_tuple(builder, plain, values)
-        return plain, value
+    def _given(self, kind, value, name):
+        """Return the type and the value of an argument; note a fault if it is None."""
+        if not isinstance(kind, types.Optional):
+            return kind, value
+        builder = self._builder
+        optional = self._context.make_helper(builder, kind, value)
+        is_none = builder.not_(cgutils.as_bool_bit(builder, optional.valid))
+        fault, before = INT64(none_fault(name)), builder.load(self._fault)
+        builder.store(builder.select(is_none, fault, before), self._fault)
+        return kind.type, optional.data
 
     def _if_well(self):
         """Begin a branch that is taken if there is no fault."""

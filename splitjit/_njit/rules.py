@@ -27,13 +27,11 @@ def is_given(kind):
 
 
 def without_none(kind):
-    """Return the type of an argument if it is not None, nor any item of a tuple."""
+    """Return the type of an argument if it is not None."""
     if isinstance(kind, types.Optional):
         if not kind.type.is_precise():
             raise TypingError(f"{kind} is not inferred yet")  # Numba tries again later
-        return without_none(kind.type)
-    if isinstance(kind, types.BaseTuple):
-        return types.BaseTuple.from_types([without_none(item) for item in kind])
+        return kind.type
     return kind
 
 
@@ -94,7 +92,6 @@ _NONE_FAULTS = {
     "x": "x=None: x must be an array of rank 1 or more",
     "axis": "axis=None: axis must be an integer",
     "rule": f"no rule: {rules.ONE_RULE}",
-    "item": "a rule with an item None: must be integers",
     "outs": "outs of None: outs must be a tuple or a list of arrays",
 }
 """For arguments that are None when compiled code runs."""

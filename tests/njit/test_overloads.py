@@ -381,7 +381,6 @@ MAYBE = {
     "num_splits": ("num_splits=maybe", "5", NO_RULE),
     "axis": ("split=4, axis=maybe", "0", "axis=None: axis must be an integer"),
     "typed list": ("split=maybe", "typed.List([4, 6])", NO_RULE),
-    "item": ("split=(maybe, 6)", "4", "a rule with an item None: must be integers"),
 }
 
 
