@@ -185,14 +185,12 @@ Two shapes follow, as words: what a given part has and should have, for the text
 
 Functions = namedtuple(
     "Functions",
-    "version measure make_parts copy_parts lay_out find_shared loops share team take_block "
+    "measure make_parts copy_parts lay_out find_shared loops share team take_block "
     "free_block clear blocks new_mem_info find_symbol numba_limit stream_short_runs "
     "stream_long_runs large most_parts",
 )
 """The table that users' compiled code calls through.
 
-version
-    Identifies the code behind the addresses, and the fields of `Call`.
 measure, make_parts, copy_parts
     The addresses of the functions of `splitjit._kernels.njit_split`.
 lay_out, find_shared

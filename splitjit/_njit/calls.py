@@ -11,8 +11,8 @@ from numba.cpython.listobj import ListInstance
 from numba.extending import intrinsic
 
 from splitjit._abi.calls import CALL, FUNCTIONS_AT
-from splitjit._njit.functions import SYMBOL, Needed, fill_table, version
-from splitjit._njit.rules import CHANGED_FAULT, is_given, kind_of_rule, none_fault, without_none
+from splitjit._njit.functions import SYMBOL, Needed, fill_table
+from splitjit._njit.rules import is_given, kind_of_rule, none_fault, without_none
 from splitjit._plan.rules import NAMES
 
 INT64 = ir.IntType(64)
@@ -79,10 +79,7 @@ class _Call:
         self._lists = []  # released by `answer`
         context.environment.consts.append(Needed())
         self._table = _table(builder)
-        theirs = builder.load(self._place(self._table, FUNCTIONS_AT, "version"))
-        has_changed = builder.icmp_signed("!=", theirs, INT64(version()))
-        fault = builder.select(has_changed, INT64(CHANGED_FAULT), INT64(0))
-        self._fault = cgutils.alloca_once_value(builder, fault)
+        self._fault = cgutils.alloca_once_value(builder, INT64(0))
         (x_kind, axis_kind, value_kinds), (x, axis, values) = kinds, arguments
         self._rank = without_none(x_kind).ndim
         words = ir.ArrayType(INT64, len(CALL) + 2 * self._rank)

@@ -6,8 +6,6 @@ compiles a call of `split`, or loads code with such a call from its cache.
 """
 
 import ctypes
-import functools
-import hashlib
 
 import llvmlite.binding as llvm
 import numba
@@ -39,13 +37,6 @@ _FIND_SYMBOL = llvm.ffi.lib._lib.LLVMPY_SearchAddressOfSymbol
 _NUMBA_LIMIT = ctypes.create_string_buffer(b"get_num_threads")
 
 
-@functools.cache
-def version():
-    """Return a number that identifies the kernels."""
-    digest = hashlib.sha256(kernel_files.file_name("njit_split").encode()).digest()
-    return int.from_bytes(digest[:8], "little", signed=True)
-
-
 def _new_mem_info():
     """Return the address of Numba's `MemInfo_alloc`; refuse a Numba with another `MemInfo`."""
     word, helpers = ctypes.c_int64, _nrt_python.c_helpers
@@ -68,7 +59,7 @@ def _new_mem_info():
 
 def fill_table():
     """Load the functions, or compile them. The calling thread may hold Numba's lock."""
-    if TABLE[FUNCTIONS_AT.version]:
+    if TABLE[FUNCTIONS_AT.measure]:
         return
     functions = {}
     for kernel in KERNELS.keys() - {"join"}:
@@ -76,7 +67,6 @@ def fill_table():
     TEAM.read_limits()
     loops = keep_forever((ctypes.c_int64 * len(LOOPS))(*[functions[name] for name in LOOPS]))
     TABLE[:] = Functions(
-        version=version(),
         **{name: at for name, at in functions.items() if name in Functions._fields},
         loops=ctypes.addressof(loops),
         blocks=POOL.address,
@@ -95,15 +85,16 @@ class Needed:
     """A note in compiled code that it needs the functions of this version.
 
     Numba pickles it into its cache with the code. Unpickling it fills the table. If splitjit has
-    changed, it raises an OSError instead, upon which Numba compiles the code again.
+    changed, and so the name of the object file, it raises an OSError instead, upon which Numba
+    compiles the code again.
     """
 
     def __reduce__(self):
-        return _load_needed, (version(),)
+        return _load_needed, (kernel_files.file_name("njit_split"),)
 
 
 def _load_needed(needed):
-    if needed != version():
+    if needed != kernel_files.file_name("njit_split"):
         raise OSError("splitjit has changed since this code was compiled")
     fill_table()
     return Needed()

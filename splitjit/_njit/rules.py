@@ -95,14 +95,11 @@ _NONE_FAULTS = {
     "outs": "outs of None: outs must be a tuple or a list of arrays",
 }
 """For arguments that are None when compiled code runs."""
-_CHANGED = "cached code: splitjit has changed since then; delete the cache of this function"
-
-CHANGED_FAULT = OUTS_FAULT + len(_OUTS_FAULTS)
 
 
 def none_fault(name):
     """Return the number of the fault for an argument that compiled code finds to be None."""
-    return CHANGED_FAULT + 1 + list(_NONE_FAULTS).index(name)
+    return OUTS_FAULT + len(_OUTS_FAULTS) + list(_NONE_FAULTS).index(name)
 
 
 def faults(kind, unsigned=False):
@@ -114,7 +111,7 @@ def faults(kind, unsigned=False):
     if unsigned:
         number = "{unsigned}"
         of_rule = [text.replace("{0}", number).replace("{2}", number) for text in of_rule]
-    return "\n".join([_AXIS_FAULT, *of_rule, *_OUTS_FAULTS, _CHANGED, *_NONE_FAULTS.values()])
+    return "\n".join([_AXIS_FAULT, *of_rule, *_OUTS_FAULTS, *_NONE_FAULTS.values()])
 
 
 # ---- the arguments of a call ------------------------------------------------------------------
