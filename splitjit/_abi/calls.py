@@ -204,7 +204,8 @@ take_block, free_block, clear
 blocks
     The address of the block record.
 new_mem_info
-    The address of Numba's function that allocates memory with a `MemInfo` before it.
+    The address of Numba's function that allocates memory with a `MemInfo` before it, and gets the
+    address of the function that frees the data, or 0.
 find_symbol, numba_limit
     The addresses of LLVM's function that finds the address of a symbol, and of the symbol of
     Numba's `get_num_threads`, which exists once Numba has started its threads.

@@ -38,10 +38,11 @@ API_VERSION, NEW_FROM_DESCR, SET_BASE_OBJECT = 0, 94, 282
 NUMBA = namedtuple("NumbaArray", "memory parent items itemsize data shape")(*range(6))
 _NAMES = ("meminfo", "parent", "nitems", "itemsize", "data", "shape", "strides")  # Numba's
 
-# Word offsets in Numba's C struct `MemInfo`: the number of references, the function that frees the
-# data, its last argument, the address and the bytes of the data. Numba's own compiled code relies
-# on these offsets, too, and `splitjit._njit.functions` verifies them.
-MEM_INFO = namedtuple("MemInfo", "references free argument data nbytes")(*range(5))
+# Word offsets in Numba's C struct `MemInfo`: the number of references, and the address of the data.
+# Numba's own compiled code relies on these offsets, too, and `splitjit._njit.functions` verifies
+# them.
+MemInfo = namedtuple("MemInfo", "references data")
+MEM_INFO = MemInfo(references=0, data=3)
 
 _VERSION = 0x02000000  # of NumPy 2's table
 _LAST_PYTHON = (3, 15)

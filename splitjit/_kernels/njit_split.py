@@ -175,14 +175,14 @@ def _copy_laid_out(call, table, target):
 def _new_block(table, nbytes):
     """Return Numba's `MemInfo` of new memory, which has one reference; 0 if memory runs out."""
     if nbytes < LARGE:
-        memory = call_address(table.new_mem_info, (nbytes + LINE,))  # with room to align the block
+        # With room to align the block.
+        memory = call_address(table.new_mem_info, (nbytes + LINE, 0))
         if memory:
             return memory
     block = call_address(table.take_block, (nbytes, table.blocks))
-    memory = call_address(table.new_mem_info, (0,)) if block else 0
+    memory = call_address(table.new_mem_info, (0, table.free_block)) if block else 0
     if memory:
-        words = words_at(memory)
-        words[MEM_INFO.free], words[MEM_INFO.data] = table.free_block, block
+        words_at(memory)[MEM_INFO.data] = block  # which Numba will give to `free_block`
     return memory
 
 

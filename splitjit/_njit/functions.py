@@ -38,23 +38,17 @@ _NUMBA_LIMIT = ctypes.create_string_buffer(b"get_num_threads")
 
 
 def _new_mem_info():
-    """Return the address of Numba's `MemInfo_alloc`; refuse a Numba with another `MemInfo`."""
+    """Return the address of Numba's `MemInfo_alloc_dtor`; refuse a Numba with another `MemInfo`."""
     word, helpers = ctypes.c_int64, _nrt_python.c_helpers
     kind = ctypes.CFUNCTYPE(word, word, word)
-    refusal = TypingError(f"Numba {numba.__version__} has another struct MemInfo. {WORKS_WITH}")
-    names = ("alloc", "alloc_dtor", "data", "release")
-    alloc, make, data, release = addresses = [helpers.get(f"MemInfo_{name}") for name in names]
-    if None in addresses:
-        raise refusal
-    free = kind(lambda *given: 0)
-    address = ctypes.cast(free, ctypes.c_void_p).value
-    memory = kind(make)(WORD, address)
-    found = [word.from_address(memory + WORD * i).value for i in MEM_INFO]
-    del found[MEM_INFO.free]  # the address of a function of Numba that calls ours
-    if found != [1, address, kind(data)(memory, 0), WORD]:
-        raise refusal
-    kind(release)(memory, 0)
-    return alloc
+    addresses = [helpers.get(f"MemInfo_{name}") for name in ("alloc_dtor", "data", "release")]
+    if None not in addresses:
+        new, data, release = map(kind, addresses)
+        memory = new(WORD, 0)
+        if [word.from_address(memory + WORD * i).value for i in MEM_INFO] == [1, data(memory, 0)]:
+            release(memory, 0)
+            return addresses[0]
+    raise TypingError(f"Numba {numba.__version__} has another struct MemInfo. {WORKS_WITH}")
 
 
 def fill_table():

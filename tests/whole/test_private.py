@@ -3,7 +3,6 @@
 import ctypes
 import functools
 import importlib
-import itertools
 import sys
 
 import numba
@@ -54,9 +53,9 @@ PRIVATE = {
         "_njit.calls", "compiled code of users cannot split",
         lambda: attribute("numba.core.environment:Environment")({}).consts == [],
     ),
-    "NRT_MemInfo_alloc and others": (
+    "NRT_MemInfo_alloc_dtor and others": (
         "_njit.functions", "compiled code of users cannot split",
-        lambda: {f"MemInfo_{name}" for name in ("alloc", "alloc_dtor", "data", "release")}
+        lambda: {f"MemInfo_{name}" for name in ("alloc_dtor", "data", "release")}
         <= {*attribute("numba.core.runtime:_nrt_python.c_helpers")},
     ),
     "llvmlite.binding.ffi.lib._lib.LLVMPY_SearchAddressOfSymbol": (
@@ -110,9 +109,9 @@ def test_nothing_is_compiled_for_big_endian_processors(monkeypatch):
         structs.check_numba()
 
 
-@pytest.mark.parametrize("swapped", [*itertools.combinations(range(5), 2)])
+@pytest.mark.parametrize("swapped", [(0, 1), (0, 2), (0, 3), (0, 4), (1, 3), (2, 3), (3, 4)])
 def test_a_numba_with_another_struct_of_memory_does_not_fit(swapped, monkeypatch):
-    """The struct has references, what frees the data, its argument, the data, and its bytes."""
+    """The struct has references, two words for Numba alone, the data, and its bytes."""
     helpers, word = attribute("numba.core.runtime:_nrt_python.c_helpers"), ctypes.c_int64
     kind = ctypes.CFUNCTYPE(word, word, word)
     allocate, data_of = (kind(helpers[f"MemInfo_{name}"]) for name in ("alloc_dtor", "data"))
