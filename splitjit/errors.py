@@ -225,8 +225,7 @@ class SplitError(ValueError):
         Only compiled code passes these numbers: the number of a fault, then the
         values for the fields ``{0}``, ``{1}``, … of its text. ``received`` is then
         empty, and ``rule`` has one line for each fault: fault 1 is the first line. A line
-        consists of the values received, a colon, and the rule. ``{unsigned}`` is value 0 as
-        an unsigned word.
+        consists of the values received, a colon, and the rule.
     hint : str, default ""
         A likely fix. The message ends with it.
 
@@ -258,7 +257,7 @@ the axis length 7 must be a multiple of 2; num_outputs=2 allows a shorter last p
     ) -> None:
         if fault:
             number, *values = fault
-            text = rule.split("\n")[number - 1].format(*values, unsigned=values[0] % 2**64)
+            text = rule.split("\n")[number - 1].format(*values)
             received, rule = text.split(": ", 1)
         if not isinstance(received, str):
             received = ", ".join([param(name) + rest for name, rest in received])

@@ -101,8 +101,6 @@ def measure(address, functions):
         value = _integer_at(call.values, call.width)
         count, fault = _count_parts(call.rule, value, length)
         if fault:
-            if value == MOST and call.width == -WORD:  # it may have been larger
-                value = words_at(call.values)[0]
             return _refuse(address, RULE_FAULT + fault, value, length, count)
     memory = 0
     if count <= table.most_parts:

@@ -17,7 +17,7 @@ from numba.extending import overload
 import splitjit
 import splitjit.numpy
 from splitjit._njit.calls import copy_parts, make_parts
-from splitjit._njit.rules import check_arguments, check_outs, is_given, refuse
+from splitjit._njit.rules import check_arguments, check_outs, faults, is_given, refuse
 from splitjit.errors import SplitError, SplitTypeError
 
 # ---- split, and split_into -------------------------------------------------------------
@@ -29,7 +29,7 @@ _TRUE = types.literal(True)
 def _split(
     x, split=types.none, axis=types.intp, *by_position, out=types.none, copy=_TRUE, **others
 ):
-    texts = check_arguments("split", x, axis, by_position, split=split, **others)
+    texts = faults(check_arguments("split", x, axis, by_position, split=split, **others))
     if is_given(out):
         refuse("split", out=out, rule="compiled code takes no out=; call splitjit.split_into")
     if copy != _TRUE:
@@ -55,7 +55,7 @@ def _split(
 
 @overload(splitjit.split_into, strict=False)
 def _split_into(x, outs, split=types.none, axis=types.intp, *by_position, **others):
-    texts = check_arguments("split_into", x, axis, by_position, split=split, **others)
+    texts = faults(check_arguments("split_into", x, axis, by_position, split=split, **others))
     check_outs(x, outs)
 
     def implementation(

@@ -102,15 +102,12 @@ def none_fault(name):
     return OUTS_FAULT + len(_OUTS_FAULTS) + list(_NONE_FAULTS).index(name)
 
 
-def faults(kind, unsigned=False):
+def faults(kind):
     """Return the texts of a rule's faults, one per line; see `SplitError`."""
     of_many = {rules.LENGTHS: "split of {2} lengths", rules.INDICES: "indices of {2} parts"}
     received = of_many.get(kind, f"{rules.PARAMETERS[kind]}={{0}}")
     texts = [rules.FAULTS[kind].get(fault, "") for fault in range(1, OUTS_FAULT - RULE_FAULT)]
     of_rule = [f"{received}, axis length {{1}}: {text}" for text in texts]
-    if unsigned:
-        number = "{unsigned}"
-        of_rule = [text.replace("{0}", number).replace("{2}", number) for text in of_rule]
     return "\n".join([_AXIS_FAULT, *of_rule, *_OUTS_FAULTS, *_NONE_FAULTS.values()])
 
 
@@ -118,7 +115,7 @@ def faults(kind, unsigned=False):
 
 
 def check_arguments(operator, x, axis, by_position, **others):
-    """Check all arguments but the outputs; return the texts of the faults of the given rule."""
+    """Check all arguments but the outputs; return the kind of the rule."""
     x = without_none(x)
     if not isinstance(x, types.Array) or x.ndim == 0:
         refuse(operator, x=x, rule="x must be an array of rank 1 or more")
@@ -129,9 +126,7 @@ def check_arguments(operator, x, axis, by_position, **others):
     for name in others.keys() - rules.NAMES:
         hint = did_you_mean(name, (*rules.NAMES, "axis"))
         refuse(operator, f"there is no parameter {name}{hint}", **{name: others[name]})
-    kind = kind_of_rule(operator, others)
-    values = [without_none(value) for value in others.values() if is_given(value)]
-    return faults(kind, kind != rules.CHUNK and values == [types.uint64])
+    return kind_of_rule(operator, others)
 
 
 def check_outs(x, outs):
