@@ -153,8 +153,8 @@ releases_gil
 
 Call = namedtuple(
     "Call",
-    "x rank axis rule values number step width parts number_of_parts first second third count "
-    "memory",
+    "x rank axis rule values number step width parts number_of_parts first second third fourth "
+    "count memory",
 )
 """A call of `splitjit.split` in users' compiled code.
 
@@ -172,26 +172,24 @@ width
 parts
     The address of the parts: Numba arrays, one after another.
 number_of_parts
-    The number of given parts.
-first, second, third
+    The number of given parts; -1 for new parts.
+first, second, third, fourth
     The answer: values for a fault's text.
 count
     The answer: the number of parts.
 memory
-    The address of the functions' working memory, or 0.
-
-Two shapes follow, as words: what a given part has and should have, for the text of its fault.
+    The address of the functions' working memory, or 0: the sizes of the parts, and then the layout
+    record.
 """
 
 Functions = namedtuple(
     "Functions",
-    "measure make_parts copy_parts lay_out find_shared loops share team take_block "
-    "free_block clear blocks new_mem_info find_symbol numba_limit stream_short_runs "
-    "stream_long_runs large most_parts",
+    "measure copy_parts lay_out find_shared loops share team take_block free_block clear blocks "
+    "new_mem_info find_symbol numba_limit stream_short_runs stream_long_runs large most_parts",
 )
 """The table that users' compiled code calls through.
 
-measure, make_parts, copy_parts
+measure, copy_parts
     The addresses of the functions of `splitjit._kernels.njit_split`.
 lay_out, find_shared
     The addresses of these functions of `splitjit._kernels.core`.

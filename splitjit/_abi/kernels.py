@@ -43,7 +43,7 @@ KERNELS: dict[str, dict[str, tuple[str, ...]]] = {
     },
     **{loop: {f"loops.{loop}": (loop,)} for loop in LOOPS},
     "join": {"loops.join": JOIN_LOOPS},
-    "njit_split": {"njit_split": ("measure", "make_parts", "copy_parts")},
+    "njit_split": {"njit_split": ("measure", "copy_parts")},
 }
 """The object files, the modules of `splitjit._kernels` in each, and the C functions that these
 modules export."""

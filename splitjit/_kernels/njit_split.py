@@ -48,10 +48,11 @@ _size_of_part = jit(rules.size_of_part)
 
 
 @jit
-def _refuse(address, fault, first, second, third):
+def _refuse(address, fault, first, second, third, fourth):
     """Note the values for a fault's text in the `Call`, and return the fault."""
     words = words_at(address)
-    words[CALL.first], words[CALL.second], words[CALL.third] = first, second, third
+    words[CALL.first], words[CALL.second] = first, second
+    words[CALL.third], words[CALL.fourth] = third, fourth
     return fault
 
 
@@ -59,12 +60,6 @@ def _refuse(address, fault, first, second, third):
 def _row_of(rank):
     """Return the bytes of a Numba array."""
     return WORD * (NUMBA.shape + 2 * rank)
-
-
-@jit
-def _record_of(call):
-    """Return the address of the layout record, which follows the sizes in the call's memory."""
-    return call.memory + WORD * call.count
 
 
 # ---- the sizes of the parts ----------------------------------------------------------------
@@ -93,7 +88,7 @@ def measure(address, functions):
     call, table = read(Call, address), read(Functions, functions)
     axis, fault = _wrap_axis(call.axis, call.rank)
     if fault:
-        return _refuse(address, fault, call.axis, call.rank, call.rank - 1)
+        return _refuse(address, fault, call.axis, call.rank, call.rank - 1, 0)
     length = words_at(call.x)[NUMBA.shape + axis]
     value = 0
     count = call.number + (call.rule == rules.INDICES)
@@ -101,7 +96,7 @@ def measure(address, functions):
         value = _integer_at(call.values, call.width)
         count, fault = _count_parts(call.rule, value, length)
         if fault:
-            return _refuse(address, RULE_FAULT + fault, value, length, count)
+            return _refuse(address, RULE_FAULT + fault, value, length, count, 0)
     memory = 0
     if count <= table.most_parts:
         nbytes = WORD * (count + most_words(call.rank, count))
@@ -121,7 +116,7 @@ def measure(address, functions):
             value, fault = _lengths_between(sizes, call.number, length, sizes)
         if fault:
             release(memory)
-            return _refuse(address, RULE_FAULT + fault, value, length, count)
+            return _refuse(address, RULE_FAULT + fault, value, length, count, 0)
     else:
         for i in range(count):
             sizes[i] = _size_of_part(call.rule, value, i, length)
@@ -130,43 +125,7 @@ def measure(address, functions):
     return 0
 
 
-# ---- the copy --------------------------------------------------------------------------------
-
-
-@jit
-def _request_of(call, table, parts):
-    """Return the request for a copy to given parts, or to fresh ones if their address is 0."""
-    return LayoutRequest(
-        call.rank, call.axis, call.count, words_at(call.x)[NUMBA.itemsize],
-        call.x + WORD * NUMBA.shape, call.memory,
-        parts and parts + WORD * NUMBA.data, _row_of(call.rank),
-        table.stream_short_runs, table.stream_long_runs, _record_of(call),
-    )  # fmt: skip
-
-
-@jit
-def _copy_laid_out(call, table, target):
-    """Copy as the layout record says, with helpers if they pay.
-
-    Target offsets are relative to the address `target`.
-    """
-    out_of_line()
-    x, record = words_at(call.x), _record_of(call)
-    header = read(Header, record)
-    nbytes = x[NUMBA.items] * x[NUMBA.itemsize]
-    loop = words_at(table.loops)[header.loop]
-    arguments = stored(Arguments(header.stream, target, x[NUMBA.data], record))
-    if nbytes >= table.large:
-        # Once Numba has started its threads, the team must know where the user's limit is.
-        limit = table.team + AT.numba
-        if read_word(limit) == 0:
-            exchange(limit, call_address(table.find_symbol, (table.numba_limit,)))
-        call_address(table.share, (table.team, loop, nbytes, arguments))
-    else:
-        call_address(loop, (0, 1, arguments))
-
-
-# ---- fresh parts ---------------------------------------------------------------------------
+# ---- new parts -------------------------------------------------------------------------------
 
 
 @jit
@@ -186,7 +145,7 @@ def _new_block(table, nbytes):
 
 @jit
 def _write_parts(call, memory, block):
-    """Write the arrays of the parts, which lie in a block of memory as `lay_out` places them."""
+    """Write the arrays of the parts, which lie in a block of memory one after another."""
     out_of_line()
     x, rank, sizes = words_at(call.x), call.rank, words_at(call.memory)
     array = call.parts
@@ -207,81 +166,95 @@ def _write_parts(call, memory, block):
 
 
 @jit
-def _make_and_copy(call, table):
-    """Make the parts in one block, and copy; return -1 if memory runs out."""
+def _make_parts(call, table):
+    """Make the parts in one block of memory; return 0, or -1 if memory runs out."""
+    out_of_line()
     if call.count == 0:
         return 0
-    x = words_at(call.x)
-    nbytes, room, is_empty = x[NUMBA.items] * x[NUMBA.itemsize], MOST // 2, False
+    x, sizes = words_at(call.x), words_at(call.memory)
+    nbytes, room = 1.0 * x[NUMBA.itemsize], 0
     for d in range(call.rank):
-        room //= max(x[NUMBA.shape + d], 1)
-        is_empty |= x[NUMBA.shape + d] == 0
-    if room < x[NUMBA.itemsize] and not is_empty:  # a view that repeats its elements
+        nbytes *= x[NUMBA.shape + d]
+    if nbytes > MOST // 2:  # a view that repeats its elements
         return -1
-    block = 0
-    if nbytes:
-        block = call_address(table.lay_out, (stored(_request_of(call, table, 0)),))
-    memory = _new_block(table, block)
+    step = x[NUMBA.items] * x[NUMBA.itemsize] // max(x[NUMBA.shape + call.axis], 1)
+    for i in range(call.count):
+        room += aligned(sizes[i] * step)
+    memory = _new_block(table, room)
     if not memory:
         return -1
-    block = -(-words_at(memory)[MEM_INFO.data] // LINE) * LINE
-    _write_parts(call, memory, block)
-    if nbytes:
-        _copy_laid_out(call, table, block)
+    _write_parts(call, memory, aligned(words_at(memory)[MEM_INFO.data]))
     return 0
 
 
-@jit
-def make_parts(address, functions):
-    """Make the parts that `measure` has counted, and copy; return -1 if memory runs out."""
-    call = read(Call, address)
-    fault = _make_and_copy(call, read(Functions, functions))
-    release(call.memory)
-    return fault
-
-
-# ---- given parts ---------------------------------------------------------------------------
+# ---- given parts -----------------------------------------------------------------------------
 
 
 @jit
-def _check_shapes(address, call):
-    """Check the number and the shapes of given parts; return 0 or a fault.
-
-    The shapes of the part checked last, given and right, are written behind the `Call`.
-    """
+def _check_parts(address, call, table, request):
+    """Check the number, the shapes and the memory of given parts; return 0 or a fault."""
     out_of_line()
     if call.number_of_parts != call.count:
-        return _refuse(address, OUTS_FAULT, call.number_of_parts, call.count, 0)
+        return _refuse(address, OUTS_FAULT, call.number_of_parts, call.count, 0, 0)
     sizes, x, array = words_at(call.memory), words_at(call.x), call.parts
-    shapes, differs = words_at(address + WORD * len(CALL)), False
     for i in range(call.count):
         for d in range(call.rank):
             extent = sizes[i] if d == call.axis else x[NUMBA.shape + d]
-            shapes[d], shapes[call.rank + d] = words_at(array)[NUMBA.shape + d], extent
-            differs |= shapes[d] != extent
-        if differs:
-            return _refuse(address, OUTS_FAULT + 1, i, 0, 0)
+            given = words_at(array)[NUMBA.shape + d]
+            if given != extent:
+                return _refuse(address, OUTS_FAULT + 1, i, d, given, extent)
         array += _row_of(call.rank)
+    found = call_address(table.find_shared, (request,))
+    if found:
+        at = words_at(read(LayoutRequest, request).record)
+        return _refuse(address, OUTS_FAULT + 1 + found, at[0], at[1], 0, 0)
     return 0
+
+
+# ---- the copy --------------------------------------------------------------------------------
+
+
+@jit
+def _copy(call, table, request):
+    """Lay out a copy, and make it, with helpers if they pay."""
+    out_of_line()
+    call_address(table.lay_out, (request,))
+    x, record = words_at(call.x), read(LayoutRequest, request).record
+    header = read(Header, record)
+    nbytes = x[NUMBA.items] * x[NUMBA.itemsize]
+    loop = words_at(table.loops)[header.loop]
+    arguments = stored(Arguments(header.stream, 0, x[NUMBA.data], record))
+    if nbytes >= table.large:
+        # Once Numba has started its threads, the team must know where the user's limit is.
+        limit = table.team + AT.numba
+        if read_word(limit) == 0:
+            exchange(limit, call_address(table.find_symbol, (table.numba_limit,)))
+        call_address(table.share, (table.team, loop, nbytes, arguments))
+    else:
+        call_address(loop, (0, 1, arguments))
 
 
 @jit
 def copy_parts(address, functions):
-    """Copy to given parts; return 0, or a fault without copying anything."""
-    fault = measure(address, functions)
-    if fault:
-        return fault
+    """Make the parts that `measure` has counted, or check given ones, and copy to them.
+
+    Return 0 or a fault, which is negative if memory runs out. Then nothing has been copied.
+    """
     call, table = read(Call, address), read(Functions, functions)
     x = words_at(call.x)
-    fault = _check_shapes(address, call)
+    request = stored(
+        LayoutRequest(
+            call.rank, call.axis, call.count, x[NUMBA.itemsize],
+            call.x + WORD * NUMBA.shape, call.memory,
+            call.parts + WORD * NUMBA.data, _row_of(call.rank),
+            table.stream_short_runs, table.stream_long_runs, call.memory + WORD * call.count,
+        )
+    )  # fmt: skip
+    if call.number_of_parts == -1:
+        fault = _make_parts(call, table)
+    else:
+        fault = _check_parts(address, call, table, request)
     if not fault and x[NUMBA.items] != 0 and x[NUMBA.itemsize] != 0:
-        request = stored(_request_of(call, table, call.parts))
-        found = call_address(table.find_shared, (request,))
-        if found:
-            at = words_at(_record_of(call))
-            fault = _refuse(address, OUTS_FAULT + 1 + found, at[0], at[1], 0)
-        else:
-            call_address(table.lay_out, (request,))
-            _copy_laid_out(call, table, 0)
+        _copy(call, table, request)
     release(call.memory)
     return fault

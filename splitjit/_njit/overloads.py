@@ -16,7 +16,7 @@ from numba.extending import overload
 
 import splitjit
 import splitjit.numpy
-from splitjit._njit.calls import copy_parts, make_parts
+from splitjit._njit import calls
 from splitjit._njit.rules import check_arguments, check_outs, faults, is_given, refuse
 from splitjit.errors import SplitError, SplitTypeError
 
@@ -29,7 +29,8 @@ _TRUE = types.literal(True)
 def _split(
     x, split=types.none, axis=types.intp, *by_position, out=types.none, copy=_TRUE, **others
 ):
-    texts = faults(check_arguments("split", x, axis, by_position, split=split, **others))
+    rule = check_arguments("split", x, axis, by_position, split=split, **others)
+    texts = faults(rule)
     if is_given(out):
         refuse("split", out=out, rule="compiled code takes no out=; call splitjit.split_into")
     if copy != _TRUE:
@@ -41,11 +42,11 @@ def _split(
         x, split=None, axis=0, num_outputs=None, num_splits=None, indices=None,
         num_sections=None, out=None, copy=True,
     ):  # fmt: skip
-        parts, fault, a, b, c = make_parts(
-            x, axis, split, num_outputs, num_splits, indices, num_sections
+        parts, fault, a, b, c, d = calls.split(
+            rule, None, x, axis, split, num_outputs, num_splits, indices, num_sections
         )
         if fault > 0:
-            raise SplitError("split", "", texts, fault, a, b, c)
+            raise SplitError("split", "", texts, fault, a, b, c, d)
         if fault < 0:
             raise MemoryError("splitjit.split: not enough memory for so many parts")
         return parts
@@ -55,18 +56,19 @@ def _split(
 
 @overload(splitjit.split_into, strict=False)
 def _split_into(x, outs, split=types.none, axis=types.intp, *by_position, **others):
-    texts = faults(check_arguments("split_into", x, axis, by_position, split=split, **others))
+    rule = check_arguments("split_into", x, axis, by_position, split=split, **others)
+    texts = faults(rule)
     check_outs(x, outs)
 
     def implementation(
         x, outs, split=None, axis=0, num_outputs=None, num_splits=None, indices=None,
         num_sections=None,
     ):  # fmt: skip
-        given, right, fault, a, b, c = copy_parts(
-            outs, x, axis, split, num_outputs, num_splits, indices, num_sections
+        _, fault, a, b, c, d = calls.split(
+            rule, outs, x, axis, split, num_outputs, num_splits, indices, num_sections
         )
         if fault > 0:
-            raise SplitError("split_into", "", texts, fault, a, b, c, given, right)
+            raise SplitError("split_into", "", texts, fault, a, b, c, d)
         if fault < 0:
             raise MemoryError("splitjit.split_into: not enough memory for so many parts")
 

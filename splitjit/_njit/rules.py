@@ -83,7 +83,7 @@ def kind_of_rule(operator, kinds):
 _AXIS_FAULT = f"axis={{0}} of rank {{1}}: {rules.AXIS_FAULT}"
 _OUTS_FAULTS = (
     "outs of {0} arrays: must have an array for each of {1} parts",
-    "outs[{0}] of shape {3}: part {0} has shape {4}",
+    "outs[{0}] of length {2} along axis {1}: part {0} has length {3}",
     "outs[{0}] and x: must not share memory; pass arrays whose memory is apart",
     "outs[{0}] and outs[{1}]: must not share memory; pass arrays whose memory is apart",
     f"outs[{{0}}]: {rules.OVERLAP_FAULT}",

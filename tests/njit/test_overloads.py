@@ -215,9 +215,9 @@ def test_split_into_refuses_what_does_not_fit():
         with pytest.raises(SplitError):
             into(x, outs, np.array(split), axis)
     for outs, says in (
-        ((a, np.zeros((6, 7))), r"outs\[1\] of shape \(6, 7\): part 1 has shape \(6, 6\)$"),
-        ([b, a], r"outs\[0\] of shape \(6, 6\): part 0 has shape \(6, 4\)$"),
-        ([a.T, a.T], r"outs\[0\] of shape \(4, 6\): part 0 has shape \(6, 4\)$"),
+        ((a, np.zeros((6, 7))), r"outs\[1\] of length 7 along axis 1: part 1 has length 6$"),
+        ([b, a], r"outs\[0\] of length 6 along axis 1: part 0 has length 4$"),
+        ([a.T, a.T], r"outs\[0\] of length 4 along axis 0: part 0 has length 6$"),
     ):
         with pytest.raises(SplitError, match=f"^split_into: {says}"):
             into(X, outs, np.array((4, 6)), 1)
