@@ -20,7 +20,6 @@ from splitjit._abi.calls import (
 )
 from splitjit._abi.kernels import LINE
 from splitjit._abi.structs import MEM_INFO, NUMBA
-from splitjit._abi.thresholds import LARGE
 from splitjit._kernels.compiling import jit
 from splitjit._kernels.ir.intrinsics import (
     add_to,
@@ -131,7 +130,7 @@ def measure(address, functions):
 @jit
 def _new_block(table, nbytes):
     """Return Numba's `MemInfo` of new memory, which has one reference; 0 if memory runs out."""
-    if nbytes < LARGE:
+    if nbytes < table.large:
         # With room to align the block.
         memory = call_address(table.new_mem_info, (nbytes + LINE, 0))
         if memory:

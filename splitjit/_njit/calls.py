@@ -62,7 +62,8 @@ class _Call:
         self._context, self._builder = context, builder
         self._lists = []  # released by `answer`
         context.environment.consts.append(Needed())
-        self._table = _table(builder)
+        table = ir.ArrayType(INT64, len(FUNCTIONS_AT))
+        self._table = ir.GlobalVariable(builder.module, table, SYMBOL)
         self._fault = cgutils.alloca_once_value(builder, INT64(0))
         words = ir.ArrayType(INT64, len(CALL))
         self._words = cgutils.alloca_once(builder, words, zfill=True)
@@ -185,10 +186,3 @@ class _Call:
 
 def _copied(values):
     return [value for value in values]  # noqa: C416 - Numba cannot convert a typed list to a list
-
-
-def _table(builder):
-    """Return the table as a symbol, which LLVM looks up in each process."""
-    kind = ir.ArrayType(INT64, len(FUNCTIONS_AT))
-    known = builder.module.globals.get(SYMBOL)
-    return known or ir.GlobalVariable(builder.module, kind, SYMBOL)

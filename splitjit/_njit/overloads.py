@@ -81,16 +81,13 @@ def _split_into(x, outs, split=types.none, axis=types.intp, *by_position, **othe
 def _refusal(name: str) -> Callable[..., None]:
     def refuse_call(*args, **kwargs):
         rule = "only splitjit.split and split_into work there"
-        hint = "for planes, pass plane[..., None] to split_into"
-        if name in _JOINS:
-            hint = "assign parts to slices, as in whole[:n] = part"
+        hint = "for planes, pass plane[..., None] to split_into; to join, assign parts to slices"
         raise SplitTypeError(name, "a call in compiled code", rule, hint=hint)
 
     return refuse_call
 
 
 _COMPILED = splitjit.split, splitjit.split_into
-_JOINS = "join", "stack", "cat", "concat", "concatenate"
 
 # splitjit.torch imports torch, which most programs do not need.
 for _module in (splitjit, splitjit.numpy, sys.modules.get("splitjit.torch")):
