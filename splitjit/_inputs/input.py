@@ -167,8 +167,11 @@ class Masked(Input):
                 raise SplitTypeError.of(received, rule, hint)
             refuse_meaning(part, f"{OUT}[{i}]")
         pairs = [memory_of(part, f"{OUT}[{i}]") for i, part in enumerate(parts)]
-        data, masks = [array for array, _ in pairs], [mask_of(*pair) for pair in pairs]
-        return parts, [(self.array, data), (mask_of(self.array, self.mask), masks)]
+        copies: Copies = [(self.array, [data for data, _ in pairs])]
+        if any(mask is not None for _, mask in [(self.array, self.mask), *pairs]):
+            masks = [mask_of(*pair) for pair in pairs]
+            copies.append((mask_of(self.array, self.mask), masks))
+        return parts, copies
 
     def wrote(self, out: list[Any], written: list[list[np.ndarray]]) -> None:
         """Attach masks to arrays that had none. Hard masks were overwritten like soft ones."""
