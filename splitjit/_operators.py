@@ -329,7 +329,7 @@ def _dim(dim: Any, shape: tuple[Any, ...]) -> Dim:
     bounds = dim if type(dim) is tuple and len(dim) == 2 else (dim, dim)
     low, high = [integer("shape", bound, rule, shape) for bound in bounds]
     if low < 0 or -1 != high < low:
-        rule = "extents must be at least 0; pass None for an unknown dim, the smaller bound first"
+        rule = "extents must be at least 0, and bounds in order; pass None for an unknown dim"
         raise SplitError.of(pairs(shape=shape), rule)
     return _interval(low, high)
 
