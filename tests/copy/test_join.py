@@ -261,6 +261,8 @@ def test_masks_are_joined():
     splitjit.join([np.ma.arange(6)], out=out)
     assert out.tolist() == [*range(6)]
     assert splitjit.stack([masked, masked], 1).mask.tolist() == [[0, 0], [1, 1], [0, 0]]
+    unmasked, out = np.ma.arange(3), np.ma.zeros(6, int)
+    assert splitjit.join([unmasked, unmasked], out=out).mask is np.ma.nomask
 
 
 # ---- other libraries ---------------------------------------------------------------------------

@@ -1,19 +1,16 @@
 """What Windows and macOS lack or do otherwise, simulated here; see also `nox -s simulated`."""
 
-import ctypes
 import errno
 import os
 import signal
 import sys
 import textwrap
-import types
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from splitjit import SplitError
-from splitjit._plan import arguments
 from splitjit.files import staging
 from tests.cli.test_command import HALF_WAY, popen
 
@@ -33,28 +30,6 @@ def run_on(*arguments):
     _, errors = process.communicate()
     assert process.returncode == 0, errors
     return errors
-
-
-class Kernel32:
-    """The part of Windows that reports the memory: 8 GiB, or that the call has failed."""
-
-    def __init__(self, reports):
-        self.reports = reports
-
-    def GlobalMemoryStatusEx(self, status):
-        assert (status[0], ctypes.sizeof(status)) == (64, 64)
-        if self.reports:
-            status[1] = 8 << 30
-        return self.reports
-
-
-@pytest.mark.parametrize(("reports", "memory"), [(True, 8 << 30), (False, 0)])
-def test_memory_is_read_on_windows(reports, memory, monkeypatch):
-    monkeypatch.delattr(os, "sysconf")
-    monkeypatch.setattr(sys, "platform", "win32")
-    windll = types.SimpleNamespace(kernel32=Kernel32(reports))
-    monkeypatch.setattr(ctypes, "windll", windll, raising=False)
-    assert arguments._memory() == memory
 
 
 needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="simulates others on Linux only")
