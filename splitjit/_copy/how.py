@@ -14,7 +14,6 @@ import functools
 import sys
 from collections.abc import Callable, Sequence
 from ctypes import addressof
-from time import perf_counter
 from types import SimpleNamespace
 from typing import Any
 
@@ -284,12 +283,9 @@ class How:
 
 def _limited(copy: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function that reads the limits on threads before it makes a large copy."""
-    team = threads.TEAM
 
     def copy_large(*arguments: Any) -> Any:
-        numba = sys.modules.get(threads.NUMBA_THREADS)  # its limit counts as soon as it is set
-        if perf_counter() >= team.limits_until or hasattr(numba, "_get_num_threads"):
-            team.read_limits()
+        threads.TEAM.read_limits()
         return copy(*arguments)
 
     return copy_large
@@ -302,7 +298,7 @@ def _not_yet(*given: Any) -> None:
 def _why_never(plan: Plan, x: np.ndarray) -> str:
     """Return why kernels never make a copy, as `How.why_numpy` does, or "" if they may."""
     if x.dtype.hasobject:
-        return "object loop" if slices.suits_object_loop(x.nbytes) else "objects"
+        return "object loop" if x.nbytes >= THRESHOLDS.large else "objects"
     if not x.nbytes:
         return "empty"
     count = len(plan.sizes)

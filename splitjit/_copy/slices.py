@@ -24,7 +24,7 @@ def fresh(x: np.ndarray, axis: int, sizes: Shape) -> list[np.ndarray]:
     dtype = x.dtype
     if dtype.hasobject:
         # One by one, because one part of a whole copy would keep all objects alive.
-        if not suits_object_loop(x.nbytes):
+        if x.nbytes < THRESHOLDS.large:
             return [view.copy() for view in views(x, axis, sizes)]
         parts = [np.empty(view.shape, dtype) for view in views(x, axis, sizes)]
         into(x, indices_of(axis, sizes), parts)
@@ -46,7 +46,8 @@ def into(
     dtype = x.dtype
     if dtype.hasobject:
         views = list(map(x.__getitem__, indices))
-        if suits_object_loop(x.nbytes) and assign(*((views, parts) if joins else (parts, views))):
+        pair = (views, parts) if joins else (parts, views)
+        if x.nbytes >= THRESHOLDS.large and assign(*pair):
             return
     elif dtype.names is not None and dtype.itemsize:
         x, parts = x.view(_bits(dtype)), [part.view(_bits(dtype)) for part in parts]
@@ -55,11 +56,6 @@ def into(
             x[index] = parts[i]
         else:
             parts[i][...] = x[index]
-
-
-def suits_object_loop(nbytes: int) -> bool:
-    """Return whether the object-mode loop copies objects faster than slices."""
-    return nbytes >= THRESHOLDS.large
 
 
 def views(x: np.ndarray, axis: int, sizes: Shape) -> list[np.ndarray]:
