@@ -145,15 +145,12 @@ def refuse_foreign(x: Any, name: str = X) -> None:
     ]  # fmt: skip
     if not found and any(hasattr(kind, word) for word in _COLUMNS):
         found = [f"{_LABELS}columns one by one"]
-    elif modules[0].startswith("pyarrow.") and _has_gaps(x):
-        found = ["NumPy would turn integers with missing values into floats; pass .fill_null(0)"]
+    elif modules[0].startswith("pyarrow.") and getattr(x, "null_count", False):
+        gaps = "NumPy would turn integers with missing values into floats; pass .fill_null(0)"
+        found = [gaps] if str(x.type).startswith(_INTEGERS) else []
     if found:
         received = "Proxy" if "torch.fx.proxy." in modules else kind_of(x)  # it has any dtype
         raise SplitTypeError.of(f"{name} of type {received}", found[0])
-
-
-def _has_gaps(x: Any) -> bool:
-    return bool(getattr(x, "null_count", False)) and str(x.type).startswith(_INTEGERS)
 
 
 def as_dtype(dtype: DTypeLike) -> np.dtype:

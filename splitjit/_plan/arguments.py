@@ -120,8 +120,10 @@ def rule_of(
         raise SplitError.of(pairs(**given) or "no rule", rules.ONE_RULE)
     ((name, value),) = given.items()
     try:
+        if name == "split" and hasattr(type(value), "__index__") and _has_rank(value, 0):
+            return rules.CHUNK, integer(name, value, _KINDS_OF_SPLIT)
         if name == "split":
-            return _lengths_or_chunk(value)
+            return rules.LENGTHS, integers(name, value, _KINDS_OF_SPLIT)
         if name == "indices":
             return rules.INDICES, integers(name, value, _KINDS_OF_INDICES)
         return rules.PARAMETERS.index(name), integer(name, value)
@@ -175,12 +177,6 @@ def unknown_parameter(
     """Return the refusal of a misspelt parameter, which names the nearest one."""
     rule = f"there is no parameter {name}{did_you_mean(name, known)}"
     return SplitTypeError(operator, pairs(**{name: value}), rule)
-
-
-def _lengths_or_chunk(split: Any) -> Rule:
-    if hasattr(type(split), "__index__") and _has_rank(split, 0):
-        return rules.CHUNK, integer("split", split, _KINDS_OF_SPLIT)
-    return rules.LENGTHS, integers("split", split, _KINDS_OF_SPLIT)
 
 
 def _hint(name: str, value: Any) -> str:

@@ -264,8 +264,7 @@ class PlanCache:
         if count <= MOST_PARTS:
             parts = max(count, _LEAST_PARTS)
             if self._parts + parts > _ROOM:
-                self._plans.clear()
-                self._parts = 0
+                self.clear()
             self._parts += parts
             self._plans[key] = plan
         return plan

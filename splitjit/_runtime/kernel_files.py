@@ -173,29 +173,21 @@ def _paths(name: str) -> list[str]:
 
 @functools.cache
 def _digest() -> str:
-    return f"{_source()}-{_target()}"
-
-
-def _source() -> str:
-    """Return the digest of the kernels' source."""
-    paths = [os.path.join(_PACKAGE, "_plan", "rules.py")]
-    for folder in (SOURCE, os.path.join(_PACKAGE, "_abi")):
-        for inside, _, names in sorted(os.walk(folder)):
-            paths += [os.path.join(inside, name) for name in sorted(names) if name.endswith(".py")]
-    return _digest_of(paths)
-
-
-def _target() -> str:
-    """Return the digest of the versions and the processor that kernels are for.
+    """Return the digest of the kernels' source, and one of what else decides their code.
 
     This does not import Numba, whose own file says the version and the commit.
     `importlib.metadata` takes long to import.
     """
     import llvmlite
 
+    paths = [os.path.join(_PACKAGE, "_plan", "rules.py")]
+    for folder in (SOURCE, os.path.join(_PACKAGE, "_abi")):
+        for inside, _, names in sorted(os.walk(folder)):
+            paths += [os.path.join(inside, name) for name in sorted(names) if name.endswith(".py")]
     numba = os.path.dirname(getattr(find_spec("numba"), "origin", None) or "")
     facts = sys.version, sys.platform, np.__version__, llvmlite.__version__, platform.machine()
-    return _digest_of([os.path.join(numba, "_version.py")], *facts, *processor())
+    target = _digest_of([os.path.join(numba, "_version.py")], *facts, *processor())
+    return f"{_digest_of(paths)}-{target}"
 
 
 def _digest_of(paths: list[str], *facts: object) -> str:

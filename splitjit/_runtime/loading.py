@@ -263,9 +263,8 @@ def _linker() -> Any:
     # LLVM's older linker maps each section on its own. In a large process they may be more than
     # 2 GB apart, and an assertion then ends the process.
     near = sys.platform != "win32"  # where JITLink does not support all objects
-    return keep_forever(
-        llvm.create_lljit_compiler(machine, suppress_errors=True, use_jit_link=near)
-    )
+    compiler = llvm.create_lljit_compiler(machine, suppress_errors=True, use_jit_link=near)
+    return keep_forever(compiler)
 
 
 LOADER = _Loader()

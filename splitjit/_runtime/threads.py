@@ -35,15 +35,12 @@ _LIMITS_FOR = 0.1
 """Seconds between two reads of the limits. Reading them takes 20 us after a rest."""
 
 
-def _is_on_numba() -> bool:
-    """Return whether the user chose Numba's threads; warn if the choice is unknown."""
-    value = os.environ.get("SPLITJIT_THREADS", "helpers")
-    if value not in ("helpers", "numba"):
-        warn_of_variable("SPLITJIT_THREADS", value, "'helpers' or 'numba'; helpers copy")
-    return value == "numba"
+_CHOSEN = os.environ.get("SPLITJIT_THREADS", "helpers")
+if _CHOSEN not in ("helpers", "numba"):
+    warn_of_variable("SPLITJIT_THREADS", _CHOSEN, "'helpers' or 'numba'; helpers copy")
 
-
-ON_NUMBA = _is_on_numba()
+ON_NUMBA = _CHOSEN == "numba"
+"""Whether the user chose Numba's threads."""
 
 _ALONE: list[int] = keep_forever([])
 """The threads that are in a block of `one_thread`. Compiled code reads only the list's length."""
