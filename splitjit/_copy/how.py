@@ -14,6 +14,7 @@ import functools
 import sys
 from collections.abc import Callable, Sequence
 from ctypes import addressof
+from time import perf_counter
 from types import SimpleNamespace
 from typing import Any
 
@@ -285,7 +286,9 @@ def _limited(copy: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function that reads the limits on threads before it makes a large copy."""
 
     def copy_large(*arguments: Any) -> Any:
-        threads.TEAM.read_limits()
+        numba = sys.modules.get(threads.NUMBA_THREADS)  # its limit counts as soon as it is set
+        if perf_counter() >= threads.TEAM.limits_until or hasattr(numba, "_get_num_threads"):
+            threads.TEAM.read_limits()
         return copy(*arguments)
 
     return copy_large

@@ -25,8 +25,6 @@ from splitjit._copy.outputs import check_memory, check_out
 from splitjit._inputs.adapt import adapt, memory
 from splitjit._inputs.arrays import is_dask_array
 from splitjit._inputs.input import Input, Request, by_plan
-from splitjit._inputs.torch.memory import TORCH
-from splitjit._inputs.torch.tensors import tensor_input
 from splitjit._plan.arguments import check_views
 from splitjit._plan.plan import Plan
 from splitjit._runtime.threads import one_thread
@@ -94,8 +92,6 @@ def adapter_of(x: Any, copy: Any) -> Input:
     """Return the adapter of an object, or refuse it; see `adapt` for `copy`."""
     if type(x) is np.ndarray:
         return Input(x)
-    if type(x) in TORCH.kinds:
-        return tensor_input(x)
     if issubclass(type(x), Input):
         given: Input = x
         return given

@@ -248,8 +248,7 @@ class PlanCache:
 
     def plan(self, shape: Shape, axis: SupportsIndex, rule: Rule) -> Any:
         """Plan the split of a shape of plain integers; equal calls share a plan."""
-        if type(axis) is not int:
-            axis = integer("axis", axis)
+        axis = integer("axis", axis)
         plan = self.get((shape, axis, rule))
         return self.add((tuple(shape), axis, rule)) if plan is None else plan
 
