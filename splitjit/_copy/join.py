@@ -115,7 +115,7 @@ def _join_at_once(parts: Any, axis: Any, out: Any, plans: Plans, stacks: bool) -
         plan = plans.get((whole, index, (LENGTHS, sizes)))
     else:
         plan = plans if (plans.shape, plans.sizes) == (whole, sizes) else None
-    how = plan and plan._join  # once, because another thread may clear it
+    how = plan and plan._join  # once, because another thread may set it
     if how is None:
         return None
     made = allocate_whole(whole, given[0].dtype) if out is None else out
@@ -157,19 +157,20 @@ def _check_shapes(
         received, rule = f"parts of {len(shapes)} arrays", f"the plan has {len(plans)} parts"
         raise SplitError.of(received, rule)
     first = shapes[0]
+    rank = len(plans.shape if isinstance(plans, Plan) else first)
     for i, shape in enumerate(shapes):
-        received = f"parts[{i}] of shape {shape}"
         if isinstance(plans, Plan):
             expected = plans._shape_of_part(plans.sizes[i])  # a trace cannot read `output_shapes`
-            rule = f"part {i} has shape {expected}"
         else:
             size = (first if stacks else shape)[axis : axis + 1]
             expected = (*first[:axis], *size, *first[axis + 1 :])
-            received += f", parts[0] of shape {first}"
-            rule = "must be equal" if stacks else f"must be equal in all axes but axis {axis}"
         unlike = [1 for n, m in zip(shape, expected, strict=False) if differ(n, m)]
-        if unlike or len(shape) != len(expected):
-            raise SplitError.of(received, rule)
+        if unlike or len(shape) != rank:
+            received = f"parts[{i}] of shape {shape}"
+            if isinstance(plans, Plan):
+                raise SplitError.of(received, f"part {i} has shape {expected}")
+            rule = "must be equal" if stacks else f"must be equal in all axes but axis {axis}"
+            raise SplitError.of(f"{received}, parts[0] of shape {first}", rule)
 
 
 def _surely_differ(n: Any, m: Any) -> bool:

@@ -290,6 +290,8 @@ def test_a_join_compiles_in_torch(monkeypatch):
     a, b, plan = numbers(3, 4), numbers(3, 2), plan_split((3, 6), [4, 2], 1)
     for call in (lambda a, b: splitjit.join([a, b], 1)), (lambda a, b: plan.join([a, b])):
         assert torch.equal(compile(call)(a, b), torch.concat([a, b], 1))
+    whole = torch.compile(lambda a, b: splitjit.join([a, b], 1), fullgraph=True, dynamic=True)
+    assert all(torch.equal(whole(a[:n], b[:n]), torch.concat([a, b], 1)[:n]) for n in (3, 2))
     for x in a, a.clone().requires_grad_():  # a program has replaced torch's functions
         assert split(x, 2, 1, copy=False)[0].data_ptr() == x.data_ptr()
     for call, says in (
