@@ -252,6 +252,10 @@ def test_quantized_outputs_of_another_scheme_are_refused_before_a_write():
     assert not out.int_repr().any()
     with pytest.raises(SplitTypeError, match=r"^split: dtype=torch.qint8"):
         plan_split((4,), 2).empty(QINT)
+    with pytest.raises(SplitError, match="verflow"):
+        plan_split((2**62, 4), num_splits=2).empty(torch.float32)
+    with pytest.raises(MemoryError):
+        plan_split((2**58,), num_splits=2).empty(torch.float32)
 
 
 @pytest.mark.parametrize(("out", "error", "says"), WRONG_OUT)

@@ -22,7 +22,7 @@ from splitjit._inputs.torch.foreign import exceed_each_other, is_planned, shape_
 from splitjit._inputs.torch.memory import TORCH, look_up
 from splitjit._plan.arguments import listed
 from splitjit._plan.plan import Plan
-from splitjit.errors import OUT, SplitError, SplitTypeError, X, kind_of, pairs
+from splitjit.errors import OUT, SplitError, SplitTypeError, X, kind_of, pairs, reason
 
 _OF_TORCH = (RuntimeError, NotImplementedError, TypeError, ValueError, IndexError)
 """Errors with which torch operators refuse a tensor. Tracers stop a trace with other classes."""
@@ -226,7 +226,13 @@ def empty(plan: Plan, dtype: Any) -> list[Any]:
     if str(dtype).startswith(("torch.qint", "torch.quint")):
         raise SplitTypeError.of(pairs(dtype=dtype), "quantized tensors need a scale, too")
     make = sys.modules["torch"].empty
-    return [make(shape, dtype=dtype) for shape in plan.output_shapes]
+    try:
+        return [make(shape, dtype=dtype) for shape in plan.output_shapes]
+    except (RuntimeError, TypeError) as error:
+        text = reason(error).partition("\n")[0]
+        if "memory" in text:
+            raise MemoryError(text) from error
+        raise SplitError.of(pairs(shape=plan.shape), text) from error  # extents beyond 64 bits
 
 
 def out_arrays(out: Any, dtype: Any) -> tuple[list[Any], list[np.ndarray]]:
