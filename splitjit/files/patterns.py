@@ -147,9 +147,10 @@ def check_matches(choices: Iterable[Choice], names: list[str]) -> None:
     """
     for choice in choices:
         if not any(choice.matches(name) for name in names):
-            pattern, _, axis = choice.pattern.rpartition("=")
-            if pattern and fnmatch.filter(names, pattern):
-                rule = "must be an integer, with :SECTIONS, :SECTIONS@HEAD or /LENGTHS if needed"
+            pattern, equals, axis = choice.pattern.rpartition("=")
+            if equals and fnmatch.filter(names, pattern):
+                rule = "must be an integer, with :SECTIONS, :SECTIONS@HEAD or /LENGTHS if needed, "
+                rule += "of at most 18 digits each"
                 raise SplitError("split", f"axis {shorten(axis)} of pattern {pattern!r}", rule)
             rule = f"must match the name of a tensor; {_nearest(choice.pattern, names)}"
             raise SplitError("split", f"pattern {choice.pattern!r}", rule)

@@ -21,7 +21,7 @@ The path of a command, such as ``splitjit split model --num-splits 4 --axis 0 --
    split (`record`), and makes the indexes.
 7. The plan is a `SplitFiles` (``file_plan.py``): which files are written, and what is in them.
    ``--dry-run`` and `plan_files` end here; `operations.describe` makes it JSON.
-8. `operations.write` carries it out in a staging folder (``staging.py``).
+8. `operations.write` carries it out in staging folders (``staging.py``).
 9. ``tiles.py`` opens the files and moves the data: the system copies long runs from file to
    file, and short ones are split, or joined, in memory.
 10. Once all new files are on disk, ``staging.py`` moves them into place, by way of ``disk.py``.

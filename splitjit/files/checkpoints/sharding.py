@@ -242,7 +242,8 @@ def plan_writes(
         found += held[:1]
     folders = dict.fromkeys([path.parent for file in files for path in file.targets])
     for folder in folders:
-        if options.ranks and folder.is_symlink():
+        is_folder = folder.is_dir() or not folder.exists()
+        if options.ranks and (folder.is_symlink() or not is_folder):
             raise NotADirectoryError(f"{folder} must be a folder, and not a link to one")
     copies = tuple([(folder / path.name, path) for folder in folders for path in found])
     if options.out is None:  # each checkpoint has its own folders
