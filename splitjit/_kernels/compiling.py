@@ -26,7 +26,8 @@ from numba.core.types import unliteral
 from splitjit._abi.kernels import KERNELS, processor
 from splitjit._abi.structs import check_numba
 
-_SETTINGS = {"DEBUGINFO_DEFAULT": 0, "DEBUG_JIT": 0, "OPT": type(config.OPT)(3)}
+_SETTINGS = dict.fromkeys(("DEBUGINFO_DEFAULT", "DEBUG_JIT", "EXTEND_VARIABLE_LIFETIMES"), 0)
+_SETTINGS["OPT"] = type(config.OPT)(3)
 """Numba's settings that change the code of kernels, and the values for which kernels are made."""
 
 
@@ -197,7 +198,7 @@ def object_code(functions):
     Parameters
     ----------
     functions : list
-        Functions made by `jit`. All arguments and results are machine integers.
+        Functions made by `jit`. All arguments are machine integers, and so are results, if any.
 
     Returns
     -------

@@ -31,9 +31,6 @@ NUMBA_THREADS = "numba.np.ufunc.parallel"
 threads, as ``numba.set_num_threads`` does. The public ``numba.get_num_threads`` would start them.
 """
 
-_LIMITS_FOR = 0.1
-"""Seconds between two reads of the limits. Reading them takes 20 us after a rest."""
-
 
 _CHOSEN = os.environ.get("SPLITJIT_THREADS", "helpers")
 if _CHOSEN not in ("helpers", "numba"):
@@ -86,7 +83,7 @@ class _Team:
         """Write the limits of the process to the record, unless they were read just before."""
         now = perf_counter()
         if now >= self.limits_until:
-            self.limits_until = now + _LIMITS_FOR
+            self.limits_until = now + 0.1  # seconds; reading takes 20 us after a rest
             self.threads = allowed(now)
             self.word(AT.allowed).value = 0 if ON_NUMBA else self.threads - 1
         count = getattr(sys.modules.get(NUMBA_THREADS), "_get_num_threads", None)

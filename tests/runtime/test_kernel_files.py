@@ -258,9 +258,9 @@ OTHER_TARGETS = [
     ("NUMBA_ENABLE_AVX", "0"),
 ]
 OTHER_CODE = {
-    # settings of Numba that change code
+    # settings of Numba that would change the code of kernels
     **dict.fromkeys(["BOUNDSCHECK", "DEBUGINFO", "DEBUG_ARRAY_OPT_RUNTIME", "DEBUG_JIT"], "1"),
-    "DEBUG_NRT": "1",
+    **dict.fromkeys(["DEBUG_NRT", "EXTEND_VARIABLE_LIFETIMES"], "1"),
     "OPT": "0",
 }
 
