@@ -15,7 +15,6 @@ from itertools import accumulate
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.lib.array_utils import byte_bounds
 from numpy.typing import DTypeLike
 
 from splitjit._abi import structs
@@ -56,14 +55,6 @@ def address_of(array: np.ndarray) -> int:
 def words_of(arrays: Iterable[np.ndarray]) -> list[int]:
     """Return the address, the shape and the strides of each array: a table for compiled code."""
     return [n for array in arrays for n in (address_of(array), *array.shape, *array.strides)]
-
-
-def span(array: np.ndarray) -> tuple[int, int]:
-    """Return the start and stop of the address range that an array occupies."""
-    if not array.flags.c_contiguous:
-        return byte_bounds(array)
-    start = address_of(array)
-    return start, start + array.nbytes
 
 
 def retry(make: Callable[..., _Made], *arguments: Any) -> _Made:

@@ -4,9 +4,10 @@ import ctypes
 from typing import Any
 
 import numpy as np
+from numpy.lib.array_utils import byte_bounds
 
 from splitjit._abi.calls import WORD, LayoutRequest, call
-from splitjit._copy.buffers import span, words_of
+from splitjit._copy.buffers import words_of
 from splitjit._inputs.arrays import do_ranges_meet, refuse_meaning
 from splitjit._plan.arguments import Shape
 from splitjit._plan.plan import Plan
@@ -93,7 +94,7 @@ def check_array(
 
 def check_memory(x: np.ndarray, parts: list[np.ndarray], axis: int) -> None:
     """Refuse parts of a split of `x` that share an element with each other or with `x`."""
-    if not do_ranges_meet(map(span, [*parts, x])):
+    if not do_ranges_meet(map(byte_bounds, [*parts, x])):
         return
     check_apart(parts, axis)
     for i, part in enumerate(parts):
@@ -105,7 +106,7 @@ def check_apart(parts: list[np.ndarray], axis: int) -> None:
     """Refuse parts of a split along an axis that share an element; interleaved memory is fine."""
     if are_surely_apart(parts, axis):
         return
-    spans = sorted([(*span(part), i) for i, part in enumerate(parts) if part.size])
+    spans = sorted([(*byte_bounds(part), i) for i, part in enumerate(parts) if part.size])
     for k, (_, stop, i) in enumerate(spans):
         for n in range(k + 1, len(spans)):
             start, _, j = spans[n]

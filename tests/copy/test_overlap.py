@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.lib.array_utils import byte_bounds
 from numpy.lib.stride_tricks import as_strided
 
 import splitjit
 from splitjit import SplitError
 from splitjit._copy import outputs
-from splitjit._copy.buffers import span
 from splitjit._copy.outputs import are_surely_apart, check_apart, overlaps_itself
 from splitjit._inputs.arrays import do_ranges_meet
 from tests.conftest import needs_kernels
@@ -97,7 +97,7 @@ def test_pairs_that_share_memory(drawn):
 @given(st.booleans().flatmap(outputs_in_memory))
 def test_the_compiled_rule_accepts_no_shared_memory(warm, drawn):
     parts, axis, pairs = drawn
-    ranges = sorted(map(span, parts))
+    ranges = sorted(map(byte_bounds, parts))
     is_apart = are_surely_apart(parts, axis)
     assert not (is_apart and pairs)
     assert is_apart or do_ranges_meet(ranges) or not parts
