@@ -184,10 +184,9 @@ def _digest() -> str:
     for folder in (SOURCE, os.path.join(_PACKAGE, "_abi")):
         for inside, _, names in sorted(os.walk(folder)):
             paths += [os.path.join(inside, name) for name in sorted(names) if name.endswith(".py")]
-    numba = sys.modules.get("numba") or find_spec("numba")  # which refuses modules without a spec
-    folder = os.path.dirname(getattr(numba, "__file__", getattr(numba, "origin", None)) or "")
+    numba = os.path.dirname(getattr(find_spec("numba"), "origin", None) or "")
     facts = sys.version, sys.platform, np.__version__, llvmlite.__version__, platform.machine()
-    target = _digest_of([os.path.join(folder, "_version.py")], *facts, *processor())
+    target = _digest_of([os.path.join(numba, "_version.py")], *facts, *processor())
     return f"{_digest_of(paths)}-{target}"
 
 
