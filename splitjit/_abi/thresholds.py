@@ -65,8 +65,8 @@ class Thresholds:
     pause : int
         For how many times as long helpers are left alone after they were stopped, or did not come.
         So a busy machine costs at most a sixtieth. With 20, one in 50 splits of 11 MB beside a busy
-        program waited for its helper, and the 99th percentile was 3.3 times that of one thread, in
-        place of 1.3; four processes on two cores took 8 percent longer (Intel Xeon).
+        program waited for its helper. The 99th percentile was then 3.3 times that of one thread,
+        and is 1.3 times now. Four processes on two cores took 8 percent longer (Intel Xeon).
     asleep_share, awake_share : int
         Bytes that a helper must get: to be worth its wake, or if it is awake.
     """

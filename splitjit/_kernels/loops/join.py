@@ -97,8 +97,7 @@ def _interleave_lines(
 ):
     """Copy the next `count` cache lines of each part; see `deinterleave.py` for the arguments.
 
-    Lines of the whole are written, so it does not matter where those of the parts begin, and
-    `own_lines` is not read.
+    This stores lines of the whole, wherever the lines of the parts begin. So `own_lines` is unused.
     """
     for kind in kinds(builder, parts, itemsize):
         for line, start in each_line(builder, parts, count, offset, whole):

@@ -113,7 +113,7 @@ def copy_blocks(task, tasks, arguments, at_line, copy, move):
     copy : function
         `copy_range`, or a function like it.
     move : function
-        `move_runs`, or a function like it: moves the runs for `copy`, and those of long rows.
+        `move_runs`, or a function like it. `copy` calls it, and so does the loop over long rows.
     """
     call, layout = call_at(arguments)
     nbytes = 0
