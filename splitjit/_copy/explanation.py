@@ -114,7 +114,8 @@ def explain_object(x: Any, request: Request, out: Any, copy: Any) -> Explanation
             parts = given.made_by_library(request, way != "views")  # may refuse the chunks
             return Explanation("dask", _REASONS["dask"], len(parts))
         by_torch = way == "library" and plan is not None
-        plan = plan or request.plan_of(given.shape)
+        if plan is None:
+            plan = request.plan_of(given.shape)
 
         def by(strategy: str, reason: str, most: int | None, why: str, nbytes: int) -> Explanation:
             sizes = nbytes, nbytes, nbytes if out is None else 0
