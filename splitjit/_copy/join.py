@@ -4,7 +4,6 @@ A join is a split of the whole, read backwards. Its plan, its layout and the che
 those of the split; the loops copy the other way, see `splitjit._kernels.loops.join`.
 """
 
-import contextlib
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any, SupportsIndex
@@ -18,8 +17,8 @@ from splitjit._copy.run import adapter_of, or_refuse
 from splitjit._inputs.adapt import items_of
 from splitjit._inputs.input import Input, Masked, mask_of
 from splitjit._inputs.torch.foreign import exceed_each_other
-from splitjit._inputs.torch.memory import places_of
-from splitjit._inputs.torch.tensors import is_tensor, refuse_layout
+from splitjit._inputs.torch.memory import TORCH, join_at_once, places_of
+from splitjit._inputs.torch.tensors import in_reach, is_tensor, refuse_layout
 from splitjit._plan.arguments import Shape, normalize_axis
 from splitjit._plan.plan import Plan, PlanCache
 from splitjit._plan.rules import LENGTHS
@@ -62,9 +61,6 @@ def _join(parts: Any, axis: SupportsIndex, out: Any, plans: Plans, stacks: bool)
         refuse_layout(out, OUT)
         if tuple(out.shape) != plan.shape:  # torch may resize it, but not after `numpy`
             raise SplitError.of(f"{OUT} of shape {tuple(out.shape)}", _says(plan))
-    if out is None and first.joins_itself(inputs, plan):
-        with contextlib.suppress(RuntimeError):  # torch lacks the dtype
-            return by_library()
     arrays = [_of_part(i, getattr, one, "array") for i, one in enumerate(inputs)]
     unread = [one for one in inputs if one.array is None]
     if unread:
@@ -78,9 +74,6 @@ def _join(parts: Any, axis: SupportsIndex, out: Any, plans: Plans, stacks: bool)
         sources.append([mask_of(one.array, one.mask) for one in inputs])
         first.mask = sources[1][0]  # for `out`, too
     wholes = _wholes(first, plan, sources, out)
-    if out is not None and first.joins_itself(inputs, plan):
-        with contextlib.suppress(RuntimeError):
-            return by_library()
     if stacks:
         sources = [_with_axis(each, index) for each in sources]
     for each, whole in zip(sources, wholes, strict=True):
@@ -95,27 +88,30 @@ def _join(parts: Any, axis: SupportsIndex, out: Any, plans: Plans, stacks: bool)
 
 
 def _join_at_once(parts: Any, axis: Any, out: Any, plans: Plans, stacks: bool) -> Any:
-    """Join arrays if a plan has joined such arrays before; else return None.
+    """Join arrays if a plan has joined such arrays before, or tensors that torch joins; else None.
 
-    The builtin function checks them; see `splitjit._copy.how`.
+    A builtin function checks the arrays; see `splitjit._copy.how`.
     """
     if type(parts) is np.ndarray and parts.ndim > 1:
         parts = [*parts]
-    if type(parts) not in (list, tuple) or {*map(type, parts)} != {np.ndarray}:
+    if type(parts) not in (list, tuple) or not parts or type(axis) is not int:
         return None
-    if type(axis) is not int or type(out) not in (type(None), np.ndarray):
+    kinds = {*map(type, parts)}
+    is_plain = kinds == {np.ndarray} and type(out) in (type(None), np.ndarray)
+    if not (is_plain or (is_tensor(parts[0]) and in_reach(parts[0]) and kinds <= {*TORCH.kinds})):
         return None
     try:
         index = range(parts[0].ndim + stacks)[axis]
         given = _with_axis(parts, index) if stacks else list(parts)
         whole, sizes = _whole_of([part.shape for part in given], index)
-    except IndexError:  # there is no such axis, or a part has fewer axes
+    except (IndexError, RuntimeError):  # there is no such axis, or a part has fewer axes, or none
         return None
-    if isinstance(plans, PlanCache):
-        plan = plans.get((whole, index, (LENGTHS, sizes)))
-    else:
-        plan = plans if (plans.shape, plans.sizes) == (whole, sizes) else None
-    how = plan and plan._join  # once, because another thread may set it
+    plan = plans if isinstance(plans, Plan) else plans.plan(whole, index, (LENGTHS, sizes))
+    if (plan.shape, plan.sizes) != (whole, sizes):
+        return None
+    if not is_plain:
+        return join_at_once(given, plan, out)
+    how = plan._join  # once, because another thread may set it
     if how is None:
         return None
     made = allocate_whole(whole, given[0].dtype) if out is None else out
@@ -221,8 +217,7 @@ def _wholes(
         except ValueError as error:  # a rank or an extent that NumPy does not allow
             raise SplitError.of(pairs(shape=plan.shape), str(error)) from error
     _, pairs_to_copy = first.targets([out])
-    given = [one for _, (one,) in pairs_to_copy]
-    given = views_of(given, "must be an ndarray, as the parts are")
+    given = views_of([one for _, (one,) in pairs_to_copy], "must be an ndarray, as the parts are")
     for whole, each in zip(given, sources, strict=True):
         check_array(OUT, whole, plan.shape, each[0].dtype, _says(plan))
     _check_apart(given, sources)

@@ -118,10 +118,6 @@ class Input:
         """Return what the library of `x` writes to `out`; None if it writes to no array."""
         return None
 
-    def joins_itself(self, inputs: list[Any], plan: Plan) -> bool:
-        """Return whether the library joins arrays that kernels could join no faster."""
-        return False
-
     def joined(self, parts: list[Any], axis: int, out: Any, stacks: bool) -> Any:
         """Return the array that the library of `x` makes of parts; see `splitjit.join`."""
         if out is not None:

@@ -113,8 +113,10 @@ def array_of(x: Any) -> np.ndarray | None:
 
 def lies_in_storage(x: Any) -> bool:
     """Return whether a non-empty tensor fits in its storage, which may have been shrunk."""
-    steps = zip(x.shape, x.stride(), strict=True)  # torch has no negative strides
-    items = 1 + sum([(int(n) - 1) * int(step) for n, step in steps])
+    items = int(x.numel())
+    if not x.is_contiguous():
+        steps = zip(x.shape, x.stride(), strict=True)  # torch has no negative strides
+        items = 1 + sum([(int(n) - 1) * int(step) for n, step in steps])
     nbytes = (int(x.storage_offset()) + items) * int(x.element_size())
     return nbytes <= int(x.untyped_storage().nbytes())
 
@@ -231,16 +233,17 @@ def operator_for(dtype: Any, is_small: bool) -> Any:
     """
 
     def at_once(plan: Plan, x: Any, out: Any) -> list[Any] | None:
-        if not TORCH.in_reach(x) or x.dtype is not dtype or not _is_plain(x):
+        if not TORCH.in_reach(x) or x.dtype is not dtype:
             return None
+        targets = own_list(out)
         try:
-            if x.shape == plan.shape and (is_small or x.is_contiguous()):
-                targets = own_list(out)
-                if _surely_fit(x, plan, targets):
-                    return split_by_operator(x, plan, targets)
+            if targets is not None:
+                fits = _surely_fit(x, plan, targets)
+            else:
+                fits = _is_plain(x) and x.shape == plan.shape and (is_small or x.is_contiguous())
+            return split_by_operator(x, plan, targets) if fits else None
         except RuntimeError:  # torch refuses the layout or the storage, or has no memory
-            pass
-        return None
+            return None
 
     return SimpleNamespace(at_once=at_once)
 
@@ -265,7 +268,8 @@ def suits_operator(x: Any, plan: Plan, targets: Any) -> bool:
         return False
     # It joins the gradients of the parts; our own backward takes longer.
     needs_grad = x.requires_grad and sys.modules["torch"].is_grad_enabled()
-    return (needs_grad or suits_join([x], plan)) and _surely_fit(x, plan, targets)
+    is_faster = needs_grad or _suits_runs([x], plan)
+    return is_faster and (targets is None or _surely_fit(x, plan, targets))
 
 
 def _is_plain(x: Any) -> bool:
@@ -276,50 +280,70 @@ def _is_plain(x: Any) -> bool:
     return x.is_cpu and not x.is_conj() and not x.is_neg()
 
 
-def suits_join(tensors: list[Any], plan: Plan) -> bool:
-    """Return whether ``torch.cat`` joins tensors: small ones, and larger ones of long runs.
+def _suits_runs(tensors: list[Any], plan: Plan) -> bool:
+    """Return whether torch copies the whole or its parts: small ones, and larger ones of long runs.
 
-    Kernels join those for which torch would need new memory from the system.
+    Kernels copy those for which torch would need new memory from the system.
     """
     nbytes = sum([int(x.nbytes) for x in tensors])
-    if nbytes < THRESHOLDS.large:
-        return True
     runs = len(plan) * math.prod(plan.shape[: plan.axis])
     is_long = LONG_RUN * runs <= nbytes < FROM_SYSTEM
-    return is_long and all(x.is_contiguous() for x in tensors)
+    return nbytes < THRESHOLDS.large or (is_long and all(x.is_contiguous() for x in tensors))
 
 
-def _surely_fit(x: Any, plan: Plan, tensors: Any) -> bool:
-    """Return whether torch may write the parts of `x` to these tensors, or to new ones if None.
+def _surely_fit(x: Any, plan: Plan, parts: Any) -> bool:
+    """Return whether torch may copy between a tensor and its parts: all contiguous, and apart.
 
-    New tensors always fit. Of given ones, torch itself would resize those of other shapes, write
-    to those that record a gradient, and look neither at shared memory nor at the bounds of a
-    storage. All must be contiguous, and so must `x`.
+    Torch itself would resize those of other shapes, write to those that record a gradient, and look
+    neither at shared memory nor at the bounds of a storage.
     """
-    if tensors is None:
-        return True
-    if type(tensors) is not list or len(tensors) != len(plan.sizes):
+    if type(parts) is not list or len(parts) != len(plan.sizes):
         return False
-    if x.requires_grad or not x.is_contiguous():
-        return False
-    kinds, dtype, start = TORCH.kinds, x.dtype, x.data_ptr()
-    itemsize, is_complex, ranges = dtype.itemsize, dtype.is_complex, [(start, start + x.nbytes)]
+    any_mode = sys.modules["torch"].is_inference_mode_enabled()
     try:  # in the order in which most tensors fail
-        for t, shape in zip(tensors, plan.output_shapes, strict=True):
+        kinds, dtype, ranges = TORCH.kinds, x.dtype, []
+        itemsize, is_complex = dtype.itemsize, dtype.is_complex
+        for t, shape in zip([x, *parts], (plan.shape, *plan.output_shapes), strict=True):
             if type(t) not in kinds or t.dtype is not dtype or not t.is_cpu or t.shape != shape:
                 return False
-            if t.requires_grad or not t.is_contiguous() or t.is_neg():
+            if t.requires_grad or not t.is_contiguous() or (t.is_inference() and not any_mode):
                 return False
-            if is_complex and t.is_conj():
+            if t.is_neg() or (is_complex and t.is_conj()):
                 return False
-            t._version  # noqa: B018 - tensors of inference mode have none
             start, nbytes = t.data_ptr(), t.nbytes
             if t.storage_offset() * itemsize + nbytes > len(t.untyped_storage()):  # in bytes
                 return False
             ranges.append((start, start + nbytes))
-    except RuntimeError:  # nested and sparse tensors lack a shape or a storage
+    except (RuntimeError, AttributeError):  # nested and sparse tensors, and what is no tensor
         return False
     return not do_ranges_meet(ranges)
+
+
+def join_at_once(parts: list[Any], plan: Plan, out: Any) -> Any:
+    """Return what torch makes of the parts of a plan, or None if they need a closer look.
+
+    Torch itself compares their shapes, but not their dtypes, and it skips empty tensors of rank 1.
+    """
+    first, dtype = parts[0], parts[0].dtype
+    try:
+        for x in parts:
+            if x.dtype is not dtype or x.ndim != first.ndim or not lies_in_storage(x):
+                return None
+        if first.is_quantized or not _suits_runs(parts, plan):
+            return None
+        fits = out is None or _surely_fit(out, plan, parts)
+        return joined(parts, plan.axis, out, False) if fits else None
+    except RuntimeError:  # torch refuses the shapes, or lacks the dtype
+        return None
+
+
+def joined(parts: list[Any], axis: int, out: Any, stacks: bool) -> Any:
+    """Return the contiguous tensor that torch makes of parts, or writes to `out`."""
+    torch = sys.modules["torch"]
+    # A program may have replaced the public functions; then torch.compile knows no others.
+    own = torch.ops.aten if torch.compiler.is_compiling() else torch._C._VariableFunctions
+    join = own.stack if stacks else own.cat
+    return join(parts, axis).contiguous() if out is None else join(parts, axis, out=out)
 
 
 @functools.cache

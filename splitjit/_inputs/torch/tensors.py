@@ -81,21 +81,8 @@ class Tensor(Input):
             plan._use(memory.operator_for(self.x.dtype, self.x.nbytes < THRESHOLDS.large))
         return parts
 
-    def joins_itself(self, inputs: list[Any], plan: Plan) -> bool:
-        """Return whether torch joins the tensors: small ones, and long contiguous runs.
-
-        Refuse tensors on which torch would crash.
-        """
-        strided = sys.modules["torch"].strided
-        for i, one in enumerate(inputs):  # without `numpy`, which fixes the size of a storage
-            is_unread = one._in_reach and one._array is None
-            if is_unread and (one.x.layout is not strided or not memory.lies_in_storage(one.x)):
-                _refuse(one.x, f"parts[{i}]")
-        return memory.suits_join([one.x for one in inputs], plan)
-
     def joined(self, parts: list[Any], axis: int, out: Any, stacks: bool) -> Any:
         """Return the tensor that torch makes of parts, or writes to `out`."""
-        torch = sys.modules["torch"]
         if out is not None:
             _tensors_like(self.x.dtype, [out])  # torch would convert the values
             _refuse(out, f"{OUT}[0]")
@@ -105,10 +92,7 @@ class Tensor(Input):
             if len(scales) > 1:
                 received = f"parts or {OUT} of scales and zero points {scales}"
                 raise SplitTypeError.of(received, "must be equal: items are never converted")
-        # A program may have replaced the public functions; then torch.compile knows no others.
-        own = torch.ops.aten if is_compiling() else torch._C._VariableFunctions
-        join = own.stack if stacks else own.cat
-        return join(parts, axis).contiguous() if out is None else join(parts, axis, out=out)
+        return memory.joined(parts, axis, out, stacks)
 
     @property
     def shape(self) -> tuple[Any, ...]:
@@ -178,6 +162,13 @@ class Tensor(Input):
 # ---- memory ------------------------------------------------------------------------------
 
 
+def in_reach(x: Any) -> bool:
+    """Return whether kernels may read a tensor, see `TORCH`, as soon as one is seen."""
+    if not TORCH.kinds and not is_compiling():
+        look_up()
+    return bool(TORCH.in_reach(x))
+
+
 def tensor_input(x: Any) -> Tensor:
     """Adapt a tensor. Kernels split it if they can reach its memory.
 
@@ -186,9 +177,7 @@ def tensor_input(x: Any) -> Tensor:
     SplitTypeError
         If neither kernels nor torch can make the parts.
     """
-    if not TORCH.kinds and not is_compiling():
-        look_up()
-    if TORCH.in_reach(x) and not x.is_nested:  # a nested tensor has no shape
+    if in_reach(x) and not x.is_nested:  # a nested tensor has no shape
         without_grad = x.requires_grad and not sys.modules["torch"].is_grad_enabled()
         return Tensor(x.detach() if without_grad else x, True)
     _refuse(x, X)
