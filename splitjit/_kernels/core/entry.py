@@ -53,7 +53,7 @@ def _is_expected(call, source):
 
 @jit
 def _fit(call, source, outputs, layout):
-    """Return whether the arrays of a list fit, and surely share no memory with each other or `x`.
+    """Return whether the arrays of a list fit, and surely share no memory that is written.
 
     Write their addresses to the layout record at the address `layout`.
     """
@@ -76,12 +76,13 @@ def _fit(call, source, outputs, layout):
             continue
         words_at(row)[ROW.target_offset] = part.data
         row += record.row
-    return _are_apart(record, x.data + call.start, x.data + call.stop)
+    # A join writes to `x`, and asks for its flag. It only reads the parts, which may be one array.
+    return _are_apart(record, x.data + call.start, x.data + call.stop, call.x_flags == 0)
 
 
 @jit
-def _are_apart(layout, start, stop):
-    """Return whether no output of a layout record meets [start, stop) or another output.
+def _are_apart(layout, start, stop, are_written):
+    """Return whether no part of a layout record meets [start, stop) or, if written, another part.
 
     False means unsure, and Python decides: so many outputs are only compared in order. The rule of
     `apart` would sort a table, which takes longer than to compare a few C-contiguous arrays.
@@ -98,7 +99,7 @@ def _are_apart(layout, start, stop):
             other = part_at(layout, j)
             if low < other.target_offset + other.nbytes and other.target_offset < end:
                 return False
-        highest = max(highest, end)
+        highest = max(highest, end) if are_written else 0
     return True
 
 
