@@ -29,12 +29,11 @@ except ImportError as error:
     raise ImportError("splitjit.torch needs torch: python -m pip install torch") from error
 
 import splitjit._api.join as joins
+import splitjit._api.split as splits
 from splitjit._api.protocols import Part, SupportsSlices
-from splitjit._api.split_plan import by_rule
-from splitjit._copy.run import run
 from splitjit._inputs.torch.memory import has_lost_memory
-from splitjit._inputs.torch.tensors import is_compiling, is_tensor, tensor_input
-from splitjit._plan.arguments import Function, rule_of
+from splitjit._inputs.torch.tensors import in_reach, is_compiling, is_tensor
+from splitjit._plan.arguments import Function
 from splitjit._planes import split_planes, without_axis
 from splitjit.errors import SplitError
 
@@ -330,7 +329,7 @@ def _parts(
 
 
 def _parts_of_kernels(rule: dict[str, Any] | None, dim: Any, x: Any) -> tuple[Any, ...]:
-    """Return no parts if kernels do not reach the tensor, or if `splitjit.split` refuses."""
+    """Return no parts if `splitjit.split` refuses, or if it would leave the tensor to torch."""
     if rule is None or not is_tensor(x) or is_compiling():
         return ()
     ((name, value),) = rule.items()
@@ -339,8 +338,7 @@ def _parts_of_kernels(rule: dict[str, Any] | None, dim: Any, x: Any) -> tuple[An
     if beyond or (name == "split" and -1 in numbers):  # in torch, -1 is not the rest
         return ()
     try:
-        given = tensor_input(x)
-        return () if given.array is None else tuple(run(given, by_rule(dim, rule_of(**rule))))
+        return tuple(splits.split(x, axis=dim, **rule)) if in_reach(x) else ()
     except SplitError:
         return ()
 
