@@ -14,8 +14,8 @@ before the parts are.
 """
 
 import math
+from bisect import bisect, bisect_left
 from collections.abc import Callable
-from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -43,15 +43,15 @@ class Lazy(Input):
         if not copy:
             return [x[index] for index in plan.slices]
         if type(x._meta) is not np.ndarray:
-            kind = type(x._meta).__name__
-            received, rule = f"{X} with chunks of type {kind}", "chunks must be of type ndarray"
+            received = f"{X} with chunks of type {type(x._meta).__name__}"
             hint = "split with copy=False slices chunks of other types"
-            raise SplitTypeError.of(received, rule, hint)
+            raise SplitTypeError.of(received, "chunks must be of type ndarray", hint)
         if hasattr(x, "expr"):
             rule = "Dask's experimental array.query-planning must be off"
             hint = "split with copy=False slices with query planning"
             raise SplitError.of(f"{X} with query planning", rule, hint)
-        return [_part(x, plan.axis, start, start + size, self._copy_piece) for start, size in plan]
+        ends = np.cumsum(x.chunks[plan.axis]).tolist()
+        return [_part(x, plan.axis, ends, k, k + size, self._copy_piece) for k, size in plan]
 
     def targets_of_library(self, request: Request, out: Any) -> None:
         """Refuse `out`."""
@@ -91,22 +91,24 @@ def _no_out() -> SplitError:
     return SplitError.of(f"{OUT} for a Dask array", "only dask.array.store writes lazy arrays")
 
 
-def _part(x: Any, axis: int, start: int, stop: int, copy_piece: Callable[..., Any]) -> Any:
+def _part(
+    x: Any, axis: int, ends: list[int], start: int, stop: int, copy_piece: Callable[..., Any]
+) -> Any:
     cuts = {}  # by the number of a chunk: its lengths before, in and after the piece
-    for i, (n, end) in enumerate(zip(x.chunks[axis], accumulate(x.chunks[axis]), strict=True)):
+    for i in range(bisect(ends, start), bisect_left(ends, stop) + 1):
+        n, end = x.chunks[axis][i], ends[i]
         before, after = max(start - end + n, 0), max(end - stop, 0)
         if before + after < n:
             cuts[i] = before, n - before - after, after
     if not cuts:
         return _empty(x, axis)
-    lengths = tuple([length for _, length, _ in cuts.values()])
     # Not `x[index]`: Dask's task for it copies pieces of less than half of a chunk, by NumPy.
     chunks = x.blocks[(*[slice(None)] * axis, [*cuts])]
     return chunks.map_blocks(
         copy_piece,
         tuple(cuts.values()),
         axis,
-        chunks=(*x.chunks[:axis], lengths, *x.chunks[axis + 1 :]),
+        chunks=(*x.chunks[:axis], tuple([n for _, n, _ in cuts.values()]), *x.chunks[axis + 1 :]),
         meta=x._meta,
         token="splitjit-part",  # Dask groups task times by name prefix
     )

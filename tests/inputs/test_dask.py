@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import splitjit
 from splitjit import SplitError, SplitTypeError, openvino, plan_split, split
+from splitjit._copy import lazy
 from tests.cases import CASES, OF_SIX, REFUSALS
 from tests.conftest import long, take
 from tests.processes import python
@@ -188,6 +189,13 @@ def test_nothing_is_computed_at_planning():
     assert parts[1].compute().shape == (4, 0)
     with pytest.raises(AssertionError, match="computed"):
         parts[0].compute()
+
+
+def test_each_part_looks_only_at_its_chunks(monkeypatch):
+    lengths = []
+    monkeypatch.setattr(lazy, "max", lambda *n: lengths.append(n) or max(n), raising=False)
+    split(da.ones(100, chunks=1), 1)
+    assert len(lengths) == 200
 
 
 def test_names_tell_what_they_are():
