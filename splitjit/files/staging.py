@@ -45,8 +45,9 @@ def stage(targets: Sequence[Path], force: bool = False) -> Iterator[Mapping[Path
     Parameters
     ----------
     targets : sequence of Path
-        The new files, in the order in which they are moved. Missing folders are made, and
-        removed again if the files are not written.
+        The new files, in the order in which they are moved. If `force`, one may be given twice:
+        first it is empty. Missing folders are made, and removed again if the files are not
+        written.
     force : bool, default False
         Whether new files may replace existing files.
 
@@ -131,7 +132,7 @@ class Staged:
 
     def finish(self) -> None:
         """Set the permissions, and wait until the file is on disk."""
-        with open(self._new, "r+b", buffering=0) as file:
+        with open(self._new, "ab", buffering=0) as file:
             self._set_permissions(file.fileno())
             change(flush, file.fileno())
 

@@ -234,6 +234,9 @@ def _parse(path: Path) -> dict[str, Any]:
 
 def parse_manifest(path: Path) -> dict[str, Any]:
     """Read a manifest, and check that it lists files beside it."""
+    if path.is_file() and not path.stat().st_size:
+        rule = "a split did not finish here: the same command with force=True, or --force, does"
+        raise SplitError("files", str(path), f"empty, as {rule}")
     content = parse_json(path, "a manifest of parts")
     files = content.get("files")
     if not isinstance(files, dict) or not files or not all(map(is_file_name, files)):

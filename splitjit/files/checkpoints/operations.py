@@ -122,6 +122,8 @@ def write(planned: SplitFiles, force: bool, progress: Progress | None = None) ->
             progress(written, total)
 
     targets = sorted(planned.targets, key=_turn)
+    if force and 2 not in map(_turn, targets):  # one rank: its manifest is empty meanwhile
+        targets += [target for target in targets if not _turn(target)]
     with _refusing_as(planned.operator), staging.stage(targets, force) as staged:
         for file in planned.files:
             if file.targets:
@@ -138,7 +140,7 @@ def _turn(target: Path) -> int:
     """Return when a file is moved: the first rank's manifest before, and others after, the rest.
 
     If the process is killed in between, these manifests contradict each other, and `join` refuses
-    the ranks.
+    the ranks. One rank has one manifest: an empty one is moved first, and the new one last.
     """
     if target.name != index.MANIFEST:
         return 1
