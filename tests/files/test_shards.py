@@ -249,6 +249,7 @@ def test_ranks_that_do_not_fit(model, tmp_path):
     join_refused(tmp_path, [*parts, twice], "both are rank 1 of 2")
     forget(parts[1])
     join_refused(tmp_path, parts, "only one of them says")
+    join_refused(tmp_path, parts[::-1], "only one of them says")
 
 
 def test_a_rank_whose_files_are_of_two_splits(model, tmp_path):

@@ -163,11 +163,13 @@ def order(parts: Sequence[Checkpoint]) -> tuple[list[Checkpoint], dict[TensorFil
     records = [read(part) for part in parts]
     if not any(records):
         return index.by_numbers(parts), {}
+    known = [bool(own) for own in records]
+    if not all(known):
+        rule = "only one of them says how it was split"
+        raise unlike(parts[known.index(True)], parts[known.index(False)], rule)
     by_rank: dict[int, Checkpoint] = {}
     alike = [[replace(one, rank=0) for one in own.values()] for own in records]
     for part, own, said in zip(parts, records, alike, strict=True):
-        if bool(said) != bool(alike[0]):
-            raise unlike(parts[0], part, "only one of them says how it was split")
         if said != alike[0]:
             raise unlike(parts[0], part, "they are parts of two different splits")
         rank, count = next((one.rank, one.count) for one in own.values())
