@@ -470,6 +470,7 @@ def test_patterns_for_codes_do_not_cut_their_table(tmp_path, codes, table):
         assert [name for name, axis in axes.items() if axis is None] == [f"l.0.gate_proj.{table}"]
         assert planned.warnings == ()
         assert_joined(planned.targets, path, **how)
+    split_refused(path, "no tensor would be split", tensors=[f"*.{table}"])
     two = [save(tmp_path / f"{one}.npz", **{f"m.{one}": np.eye(4)}) for one in (codes, table)]
     files.split_files(two, num_splits=2, axis=0)
     assert_joined([tmp_path / f"{table}.{i}.npz" for i in range(2)], two[1], axis=0)

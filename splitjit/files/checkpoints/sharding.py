@@ -92,15 +92,19 @@ def plan_parts(
     tensors = {file: file_plan.plan_tensors(file, rule, choose, alone) for file in inputs}
     if options.others == "skip":
         tensors = {file: [one for one in tensors[file] if one.axis is not None] for file in inputs}
-    count = file_plan.count_parts([plan for plans in tensors.values() for plan in plans], rule)
+    plans = [plan for file in inputs for plan in tensors[file]]
+    count = file_plan.count_parts(plans, rule)
     if not count:
         for file in inputs:  # if only 0-D tensors match, the first one is refused
             file_plan.plan_tensors(file, rule, choose, alone, scalars=True)
+        if any(file.tensors for file in inputs) and all(plan.axis is None for plan in plans):
+            rest = "no tensor would be split; a table, such as a codebook, needs its full name"
+            raise SplitError("split", str(inputs[0].path), rest)
     made_of = checkpoints[0].made_of or index.digest(inputs)
     recorded = options.ranks or any(file.suffix == ".safetensors" for file in inputs)
     blank = Record(made_of, 0, count, rule, {}) if count and recorded else None
     if count > 1 and isinstance(rule[1], tuple) and not options.ranks:
-        _check_unrecorded([plan for file in inputs for plan in tensors[file]])
+        _check_unrecorded(plans)
     # The files whose parts have the same names, by these names; others are alone.
     groups: dict[tuple[tuple[Path, ...], TensorFile | None], list[TensorFile]] = {}
     for one in checkpoints:
