@@ -52,11 +52,11 @@ class Explanation:
     threads_reason : str
         Why this many threads.
     bytes_read : int or None
-        The bytes that the split reads; None if another library decides.
+        The bytes that the split reads, but no masks; None if another library decides.
     bytes_written : int or None
-        The bytes that it writes.
+        The bytes that it writes, but no masks.
     bytes_allocated : int or None
-        The bytes of new parts.
+        The bytes of new parts, but no masks.
 
     See Also
     --------
