@@ -1,7 +1,8 @@
 """Split the tensors of files into parts, and join the parts again.
 
 The command ``python -m splitjit`` does the same. Files may be larger than memory: a .npy, .npz or
-.safetensors file, an index ``model.safetensors.index.json``, or a folder that has such an index.
+.safetensors file, an index ``model.safetensors.index.json``, or a folder with one, or with a single
+``model.safetensors``.
 
 A `TensorFile` of `formats` reads a format, and a `FileWriter` writes it. `patterns` choose how
 tensors are split, `file_plan` plans the parts, and its plan is data that `tiles` carries out: it
@@ -47,7 +48,7 @@ def plan_files(
     ----------
     paths : path or iterable of path
         Files (.npy, .npz or .safetensors), indexes of .safetensors files
-        (``model.safetensors.index.json``), or folders with such an index.
+        (``model.safetensors.index.json``), or folders with one, or with a ``model.safetensors``.
     split, axis, num_outputs, num_splits, indices, num_sections
         The rule, as in `splitjit.split`. The axis is 0 by default. For an index, a
         folder or a file of several tensors, `axis`, `tensors` or `tp_plan` is needed.
