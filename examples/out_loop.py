@@ -18,14 +18,14 @@ planes = np.empty((3, height, width), np.uint8)  # where another program expects
 out = [plane[:, :, None] for plane in planes]
 
 # %%
-# Each call of split checks the three arrays again.
+# Each call of split looks up its plan, and checks the three arrays.
 frame = rng.integers(0, 256, (height, width, 3), np.uint8)
 returned = splitjit.split(frame, num_splits=3, axis=2, out=out)
 assert all(part is given for part, given in zip(returned, out, strict=True))
 np.testing.assert_array_equal(planes, frame.transpose(2, 0, 1))
 
 # %%
-# bind checks them once. The loop then only checks the frame.
+# bind checks them before the loop, and keeps them with the plan; each call checks them again.
 into = splitjit.plan_split(frame.shape, num_splits=3, axis=2).bind(out)
 brightness = np.zeros(3)
 expected = np.zeros(3)
