@@ -1,8 +1,7 @@
 """Split the tensors of files into parts, and join the parts again.
 
 The command ``python -m splitjit`` does the same. Files may be larger than memory: a .npy, .npz or
-.safetensors file, an index ``model.safetensors.index.json``, or a folder with one, or with a single
-``model.safetensors``.
+.safetensors file, a ``model.safetensors.index.json``, or a folder with it or ``model.safetensors``.
 
 A `TensorFile` of `formats` reads a format, and a `FileWriter` writes it. `patterns` choose how
 tensors are split, `file_plan` plans the parts, and its plan is data that `tiles` carries out: it
