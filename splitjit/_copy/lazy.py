@@ -91,9 +91,7 @@ def _no_out() -> SplitError:
     return SplitError.of(f"{OUT} for a Dask array", "only dask.array.store writes lazy arrays")
 
 
-def _part(
-    x: Any, axis: int, ends: list[int], start: int, stop: int, copy_piece: Callable[..., Any]
-) -> Any:
+def _part(x: Any, axis: int, ends: list[int], start: int, stop: int, copy_piece: Any) -> Any:
     cuts = {}  # by the number of a chunk: its lengths before, in and after the piece
     for i in range(bisect(ends, start), bisect_left(ends, stop) + 1):
         n, end = x.chunks[axis][i], ends[i]
