@@ -278,7 +278,7 @@ def unbind(
     """
     if out is not None:
         return tuple(split_planes("unbind", input, dim, out, x="input", axis="dim"))
-    parts = _parts_of_kernels({"split": 1}, dim, input)
+    parts = _parts_of_split({"split": 1}, dim, input)
     return tuple(without_axis(list(parts), dim)) or _parts_of_torch("unbind", input, dim)
 
 
@@ -325,10 +325,10 @@ def _parts(
     *args, **kwargs
         The arguments of torch's function after the tensor.
     """
-    return _parts_of_kernels(rule, dim, x) or _parts_of_torch(name, x, *args, **kwargs)
+    return _parts_of_split(rule, dim, x) or _parts_of_torch(name, x, *args, **kwargs)
 
 
-def _parts_of_kernels(rule: dict[str, Any] | None, dim: Any, x: Any) -> tuple[Any, ...]:
+def _parts_of_split(rule: dict[str, Any] | None, dim: Any, x: Any) -> tuple[Any, ...]:
     """Return no parts if `splitjit.split` refuses, or if it would leave the tensor to torch."""
     if rule is None or not is_tensor(x) or is_compiling():
         return ()

@@ -163,7 +163,7 @@ class Tensor(Input):
 
 
 def in_reach(x: Any) -> bool:
-    """Return whether kernels may read a tensor, see `TORCH`, as soon as one is seen."""
+    """Return whether kernels may read a tensor; before the first one, look torch up."""
     if not TORCH.kinds and not is_compiling():
         look_up()
     return bool(TORCH.in_reach(x))
