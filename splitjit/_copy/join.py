@@ -55,8 +55,7 @@ def _join(parts: Any, axis: SupportsIndex, out: Any, plans: Plans, stacks: bool)
         return or_refuse(first, "parts", by_library)
     if stacks:
         shapes = [(*shape[:index], 1, *shape[index:]) for shape in shapes]
-    shape, sizes = _whole_of(shapes, index)
-    plan = plans if isinstance(plans, Plan) else plans.plan(shape, index, (LENGTHS, sizes))
+    plan = _plan_of(shapes, index, plans)
     if is_tensor(out):
         refuse_layout(out, OUT)
         if tuple(out.shape) != plan.shape:  # torch may resize it, but not after `numpy`
@@ -103,18 +102,15 @@ def _join_at_once(parts: Any, axis: Any, out: Any, plans: Plans, stacks: bool) -
     try:
         index = range(parts[0].ndim + stacks)[axis]
         given = _with_axis(parts, index) if stacks else list(parts)
-        whole, sizes = _whole_of([part.shape for part in given], index)
-    except (IndexError, RuntimeError):  # there is no such axis, or a part has fewer axes, or none
-        return None
-    plan = plans if isinstance(plans, Plan) else plans.plan(whole, index, (LENGTHS, sizes))
-    if (plan.shape, plan.sizes) != (whole, sizes):
+        plan = _plan_of([part.shape for part in given], index, plans)
+    except (IndexError, RuntimeError):  # no such axis, a part of fewer axes, or a nested tensor
         return None
     if not is_plain:
         return join_at_once(given, plan, out)
     how = plan._join  # once, because another thread may set it
     if how is None:
         return None
-    made = allocate_whole(whole, given[0].dtype) if out is None else out
+    made = allocate_whole(plan.shape, given[0].dtype) if out is None else out
     return made if how.into(made, given) else None
 
 
@@ -136,13 +132,14 @@ def _with_axis(arrays: Sequence[np.ndarray], index: int) -> list[np.ndarray]:
     return [array[new_axis] for array in arrays]
 
 
-def _whole_of(shapes: list[Shape], axis: int) -> tuple[Shape, Shape]:
-    """Return the shape of the joined parts, and the length of each part along the axis.
+def _plan_of(shapes: list[Shape], axis: int, plans: Plans) -> Plan:
+    """Return the given plan or, without one, the plan that splits the whole into parts.
 
-    Along every other axis, the result is as long as the first part.
+    Along every other axis, the whole is as long as the first part. The shapes are not checked.
     """
     sizes = tuple([shape[axis] for shape in shapes])
-    return (*shapes[0][:axis], sum(sizes), *shapes[0][axis + 1 :]), sizes
+    whole = *shapes[0][:axis], sum(sizes), *shapes[0][axis + 1 :]
+    return plans if isinstance(plans, Plan) else plans.plan(whole, axis, (LENGTHS, sizes))
 
 
 def _check_shapes(

@@ -294,8 +294,8 @@ def _suits_runs(tensors: list[Any], plan: Plan) -> bool:
 def _surely_fit(x: Any, plan: Plan, parts: Any) -> bool:
     """Return whether torch may copy between a tensor and its parts: all contiguous, and apart.
 
-    Torch itself would resize those of other shapes, write to those that record a gradient, and look
-    neither at shared memory nor at the bounds of a storage.
+    Torch would resize an output of another shape, and write to one that records a gradient. It does
+    not notice tensors that share memory, or that reach beyond their storage.
     """
     if type(parts) is not list or len(parts) != len(plan.sizes):
         return False
@@ -315,24 +315,21 @@ def _surely_fit(x: Any, plan: Plan, parts: Any) -> bool:
             if t.storage_offset() * itemsize + nbytes > len(t.untyped_storage()):  # in bytes
                 return False
             ranges.append((start, start + nbytes))
-    except (RuntimeError, AttributeError):  # nested and sparse tensors, and what is no tensor
+    except (RuntimeError, AttributeError):  # a nested or sparse tensor, or another object
         return False
     return not do_ranges_meet(ranges)
 
 
 def join_at_once(parts: list[Any], plan: Plan, out: Any) -> Any:
-    """Return what torch makes of the parts of a plan, or None if they need a closer look.
-
-    Torch itself compares their shapes, but not their dtypes, and it skips empty tensors of rank 1.
-    """
-    first, dtype = parts[0], parts[0].dtype
+    """Return what torch makes of the parts of a plan, or None if they need a closer look."""
     try:
-        for x in parts:
-            if x.dtype is not dtype or x.ndim != first.ndim or not lies_in_storage(x):
-                return None
-        if first.is_quantized or not _suits_runs(parts, plan):
+        if parts[0].is_quantized or not _suits_runs(parts, plan):
             return None
-        fits = out is None or _surely_fit(out, plan, parts)
+        if out is not None:
+            fits = _surely_fit(out, plan, parts)
+        else:  # torch would convert dtypes, skip empty tensors of rank 1, and read past a storage
+            fits = [x.shape for x in parts] == [*plan.output_shapes]
+            fits = fits and all(x.dtype is parts[0].dtype and lies_in_storage(x) for x in parts)
         return joined(parts, plan.axis, out, False) if fits else None
     except RuntimeError:  # torch refuses the shapes, or lacks the dtype
         return None
