@@ -85,7 +85,8 @@ layout
 
 LayoutRequest = namedtuple(
     "LayoutRequest",
-    "rank axis count itemsize shape sizes targets pitch stream_short_runs stream_long_runs record",
+    "rank axis count itemsize shape sizes targets pitch stream_short_runs stream_long_runs record "
+    "joins",
 )
 """What the layouter lays out.
 
@@ -103,33 +104,36 @@ stream_short_runs, stream_long_runs
     The sizes in bytes from which on stores bypass the cache.
 record
     The address to which the layout record is written; see `most_words`.
+joins
+    Whether the source is written, and the parts are read; they may share memory then.
 """
 
 Expected = namedtuple(
     "Expected",
-    "array_type list_type dtype rank axis count start stop x_flags out_flags stream loop fresh "
-    "into nbytes blocks byte new_array set_base shape sizes none error message team releases_gil",
+    "array_type list_type dtype rank axis count itemsize start stop joins loops "
+    "stream_short_runs stream_long_runs fresh into nbytes blocks byte new_array set_base shape "
+    "sizes none error message team releases_gil",
 )
 """What the builtin functions of a `How` expect of arrays, and what they need to make them.
 
 array_type, list_type, dtype
     Addresses of `numpy.ndarray`, of `list`, and of the dtype of all arrays.
-rank, axis, count
-    The rank of all arrays, the axis of the split, the number of parts.
+rank, axis, count, itemsize
+    The rank of all arrays, the axis of the split, the number of parts, the bytes of an item.
 start, stop
     The byte range of the source, relative to its first element.
-x_flags, out_flags
-    The flags that the source and the outputs must have. A join writes to the source.
-stream
-    See `Arguments.stream`.
-loop
-    The address of the loop.
+joins
+    1 for a join, which reads the outputs and writes to the source; else 0.
+loops
+    The address of the addresses of the loops, in the order of `splitjit._abi.kernels.LOOPS`; 0 for
+    one that is not loaded.
+stream_short_runs, stream_long_runs
+    The sizes in bytes from which on stores bypass the cache.
 fresh
     The address of the layout record of fresh parts. Target offsets are relative to the
     start of their block.
 into
-    The address of a layout record for outputs. `into` writes their addresses to it, or to a copy of
-    it if other threads run meanwhile.
+    The address of a layout record for C-contiguous outputs, to which `into` writes their addresses.
 nbytes
     How many bytes of memory fresh parts need. If the array is small, this includes room to align
     the block.

@@ -20,7 +20,7 @@ from splitjit._abi.calls import WORD
 # Word offsets in Python lists and NumPy arrays on 64-bit CPython, from the C structs
 # `PyListObject` and `PyArrayObject_fields`.
 
-OBJECT_TYPE, LIST_LENGTH, LIST_ITEMS = 1, 2, 3
+LIST = namedtuple("PythonList", "references type length items")(*range(4))
 
 NumpyArray = namedtuple("NumpyArray", "references type data rank shape strides base dtype flags")
 ARRAY = NumpyArray(*range(9))

@@ -38,23 +38,9 @@ _DEFAULT_LIMIT = 1 << 28
 _Made = TypeVar("_Made")
 
 
-addressof: Any = ctypes.addressof
-from_buffer: Any = ctypes.c_char.from_buffer
-"""Fails unless the array is writeable and C-contiguous, and buffers support its dtype."""
-
-
-def address_of(array: np.ndarray) -> int:
-    """Return the address of an array's first element."""
-    try:  # faster than `array.ctypes.data`
-        address: int = addressof(from_buffer(array))
-        return address
-    except (TypeError, ValueError, BufferError):  # read-only, strided, empty or foreign dtype
-        return array.ctypes.data
-
-
 def words_of(arrays: Iterable[np.ndarray]) -> list[int]:
     """Return the address, the shape and the strides of each array: a table for compiled code."""
-    return [n for array in arrays for n in (address_of(array), *array.shape, *array.strides)]
+    return [n for array in arrays for n in (array.ctypes.data, *array.shape, *array.strides)]
 
 
 def retry(make: Callable[..., _Made], *arguments: Any) -> _Made:
@@ -93,7 +79,7 @@ def allocate_parts(plan: Plan, dtype: np.dtype) -> tuple[list[np.ndarray], int]:
     memory, start = _block(places.pop())
     pairs = zip(plan.output_shapes, places, strict=True)
     parts = [np.ndarray(shape, dtype, memory, start + at) for shape, at in pairs]
-    return parts, address_of(memory) + start
+    return parts, memory.ctypes.data + start
 
 
 def _block(nbytes: int) -> tuple[np.ndarray, int]:
@@ -102,7 +88,7 @@ def _block(nbytes: int) -> tuple[np.ndarray, int]:
         memory = POOL.lease(nbytes)
     else:
         memory = retry(np.empty, nbytes + ALIGNMENT, np.uint8)
-    return memory, -address_of(memory) % ALIGNMENT
+    return memory, -memory.ctypes.data % ALIGNMENT
 
 
 def allocate_whole(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:

@@ -22,15 +22,15 @@ import numpy as np
 
 from splitjit._abi import structs
 from splitjit._abi.calls import ALIGNMENT, HEADER, WORD, Expected, LayoutRequest, call, most_words
-from splitjit._abi.kernels import JOIN_LOOPS, LOOPS
-from splitjit._abi.structs import C_CONTIGUOUS, WORKS_WITH, WRITEABLE
+from splitjit._abi.kernels import LOOPS
+from splitjit._abi.structs import WORKS_WITH
 from splitjit._abi.thresholds import THRESHOLDS
 from splitjit._copy import buffers, slices
-from splitjit._copy.buffers import address_of, words_of
+from splitjit._copy.buffers import words_of
 from splitjit._plan.plan import MOST_PARTS, Plan
 from splitjit._runtime import threads
 from splitjit._runtime.events import warn
-from splitjit._runtime.loading import LOADER, NATIVE, never_compiles
+from splitjit._runtime.loading import LOADER, LOOP_ADDRESSES, NATIVE, never_compiles
 
 _WORD = ctypes.c_int64
 
@@ -92,7 +92,7 @@ def lay_out(
     request = LayoutRequest(
         rank, plan.axis, count, itemsize, shape, sizes,
         0 if parts is None else sizes + WORD * count, WORD * (1 + 2 * rank),
-        *THRESHOLDS.stream_from, addressof(record),
+        *THRESHOLDS.stream_from, addressof(record), False,
     )  # fmt: skip
     return CopyLayout(record, tables, call(NATIVE.lay_out, request))
 
@@ -116,7 +116,7 @@ def shared_fields() -> Expected | None:
 
 
 def _record(
-    shared: Expected, plan: Plan, x: np.ndarray, layout: CopyLayout, loop: int, joins: bool
+    shared: Expected, plan: Plan, x: np.ndarray, layout: CopyLayout, joins: bool
 ) -> np.ndarray:
     """Write what builtin functions expect of arrays such as `x`; what it points to stays alive."""
     steps = [(n - 1) * stride for n, stride in zip(plan.shape, x.strides, strict=True)]
@@ -127,12 +127,13 @@ def _record(
         rank=len(plan.shape),
         axis=plan.axis,
         count=len(plan.sizes),
+        itemsize=x.itemsize,
         start=sum([step for step in steps if step < 0]),
         stop=sum([step for step in steps if step > 0]) + x.itemsize,
-        x_flags=WRITEABLE if joins else 0,
-        out_flags=C_CONTIGUOUS if joins else C_CONTIGUOUS | WRITEABLE,
-        stream=layout.stream,
-        loop=loop,
+        joins=joins,
+        loops=addressof(LOOP_ADDRESSES) + WORD * len(LOOPS) * joins,
+        stream_short_runs=THRESHOLDS.stream_from[0],
+        stream_long_runs=THRESHOLDS.stream_from[1],
         fresh=layout.address,
         into=into.ctypes.data,
         blocks=buffers.POOL.address,
@@ -221,30 +222,28 @@ class How:
         """
         if self.layout is None and not self._why and self._functions():
             layout = lay_out(plan, x.strides, x.itemsize)
-            if loop := self._loop(layout):
-                self._make_builtins(plan, x, layout, loop)
+            if self._loop(layout):
+                self._make_builtins(plan, x, layout)
                 self.layout = layout
         if self.layout is None or parts is None:
             return self.layout
         layout = lay_out(plan, x.strides, x.itemsize, parts)
         return layout if self._loop(layout) else None  # some outputs have gaps
 
-    def _loop(self, layout: CopyLayout) -> int | None:
-        """Return the address of the loop that copies; load it first if it is time."""
+    def _loop(self, layout: CopyLayout) -> int:
+        """Return the address of the loop that copies, or 0; load it first if it is time."""
         self._needs = "join" if self._joins else layout.loop
-        name = JOIN_LOOPS[LOOPS.index(layout.loop)] if self._joins else layout.loop
-        functions = self._functions()
-        return None if functions is None else functions[name]
+        index = LOOPS.index(layout.loop) + len(LOOPS) * self._joins
+        return LOOP_ADDRESSES[index] if self._functions() else 0
 
     def _functions(self) -> dict[str, Any] | None:
         """Return the functions of the kernel that is needed next; load it if it is time."""
         return LOADER.loaded.get(self._needs) or LOADER.load(self._needs, nbytes=self.nbytes)
 
-    def _make_builtins(self, plan: Plan, x: np.ndarray, layout: CopyLayout, loop: int) -> None:
+    def _make_builtins(self, plan: Plan, x: np.ndarray, layout: CopyLayout) -> None:
         """Make the builtin functions that later calls try first."""
-        shared = None if threads.ON_NUMBA else shared_fields()
-        if len(plan.sizes) <= MOST_PARTS and shared is not None:
-            record = _record(shared, plan, x, layout, loop, self._joins)
+        if not threads.ON_NUMBA and (shared := shared_fields()) and len(plan.sizes) <= MOST_PARTS:
+            record = _record(shared, plan, x, layout, self._joins)
             made = NATIVE.fresh(record), NATIVE.into(record)
             self.fresh, self.into = map(_limited, made) if x.nbytes >= THRESHOLDS.large else made
 
@@ -271,14 +270,11 @@ class How:
             return parts
         target = 0
         if parts is None:
-            made = self.fresh(x)
-            if made is not None:
+            if (made := self.fresh(x)) is not None:
                 return made
             parts, target = buffers.allocate_parts(plan, x.dtype)
-        arguments = layout.stream, target, address_of(x), layout.address
-        loop = self._loop(layout)
-        assert loop is not None  # `layout_for` has loaded it
-        threads.run_loop(loop, self.nbytes, arguments)
+        arguments = layout.stream, target, x.ctypes.data, layout.address
+        threads.run_loop(self._loop(layout), self.nbytes, arguments)
         return parts
 
 

@@ -8,7 +8,7 @@ from numpy.lib.array_utils import byte_bounds
 
 from splitjit._abi.calls import WORD, LayoutRequest, call
 from splitjit._copy.buffers import words_of
-from splitjit._inputs.arrays import do_ranges_meet, refuse_meaning
+from splitjit._inputs.arrays import refuse_meaning
 from splitjit._plan.arguments import Shape
 from splitjit._plan.plan import Plan
 from splitjit._plan.rules import OVERLAP_FAULT
@@ -94,8 +94,6 @@ def check_array(
 
 def check_memory(x: np.ndarray, parts: list[np.ndarray], axis: int) -> None:
     """Refuse parts of a split of `x` that share an element with each other or with `x`."""
-    if not do_ranges_meet(map(byte_bounds, [*parts, x])):
-        return
     check_apart(parts, axis)
     for i, part in enumerate(parts):
         if share_memory(x, part):
@@ -129,7 +127,7 @@ def are_surely_apart(parts: list[np.ndarray], axis: int) -> bool:
     table = (ctypes.c_int64 * (len(words) + count + 2))(*words)
     targets = ctypes.addressof(table)
     record = targets + WORD * len(words)
-    request = LayoutRequest(rank, axis, count, itemsize, 0, 0, targets, pitch, 0, 0, record)
+    request = LayoutRequest(rank, axis, count, itemsize, 0, 0, targets, pitch, 0, 0, record, False)
     return call(NATIVE.find_shared, request) == 0
 
 

@@ -2,7 +2,7 @@
 
 import sys
 from array import array as numbers
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -177,13 +177,3 @@ def as_dtype(dtype: DTypeLike) -> np.dtype:
     if made.subdtype is not None:
         raise SplitTypeError.of(pairs(dtype=dtype), "items must not be arrays")
     return made
-
-
-def do_ranges_meet(ranges: Iterable[tuple[int, int]]) -> bool:
-    """Return whether some of the address ranges, each from a start to a stop, may overlap."""
-    end = 0
-    for start, stop in sorted(ranges):
-        if start < end:
-            return True
-        end = stop
-    return False

@@ -246,7 +246,7 @@ def copy_parts(address, functions):
             call.rank, call.axis, call.count, x[NUMBA.itemsize],
             call.x + WORD * NUMBA.shape, call.memory,
             call.parts + WORD * NUMBA.data, _row_of(call.rank),
-            table.stream_short_runs, table.stream_long_runs, call.memory + WORD * call.count,
+            table.stream_short_runs, table.stream_long_runs, call.memory + WORD * call.count, 0,
         )
     )  # fmt: skip
     if call.number_of_parts == -1:

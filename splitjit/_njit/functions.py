@@ -13,13 +13,13 @@ from numba.core.errors import TypingError
 from numba.core.runtime import _nrt_python
 
 from splitjit._abi.calls import FUNCTIONS_AT, WORD, Functions, keep_forever
-from splitjit._abi.kernels import KERNELS, LOOPS
+from splitjit._abi.kernels import KERNELS
 from splitjit._abi.structs import MEM_INFO, WORKS_WITH
 from splitjit._abi.thresholds import THRESHOLDS
 from splitjit._copy.buffers import POOL
 from splitjit._plan.arguments import MOST_IN_MEMORY
 from splitjit._runtime import kernel_files
-from splitjit._runtime.loading import LOADER
+from splitjit._runtime.loading import LOADER, LOOP_ADDRESSES
 from splitjit._runtime.threads import TEAM
 
 SYMBOL = "splitjit_functions"
@@ -59,10 +59,9 @@ def fill_table():
     for kernel in KERNELS.keys() - {"join"}:
         functions |= LOADER.load_here(kernel)
     TEAM.read_limits()
-    loops = keep_forever((ctypes.c_int64 * len(LOOPS))(*[functions[name] for name in LOOPS]))
     TABLE[:] = Functions(
         **{name: at for name, at in functions.items() if name in Functions._fields},
-        loops=ctypes.addressof(loops),
+        loops=ctypes.addressof(LOOP_ADDRESSES),
         blocks=POOL.address,
         find_symbol=ctypes.cast(_FIND_SYMBOL, ctypes.c_void_p).value,
         numba_limit=ctypes.addressof(_NUMBA_LIMIT),

@@ -23,7 +23,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from splitjit._abi.calls import function_of, keep_forever
-from splitjit._abi.kernels import BUILTINS, KERNELS
+from splitjit._abi.kernels import BUILTINS, JOIN_LOOPS, KERNELS, LOOPS
 from splitjit._abi.structs import WORKS_WITH
 from splitjit._abi.thresholds import THRESHOLDS
 from splitjit._runtime import kernel_files
@@ -42,6 +42,9 @@ reason to warn."""
 
 NATIVE: Any = SimpleNamespace()
 """The functions of the kernel "core" as attributes, once it is loaded; see `function_of`."""
+
+LOOP_ADDRESSES = keep_forever((ctypes.c_int64 * (2 * len(LOOPS)))())
+"""The addresses of the loops that are loaded: those of splits, and then those of joins."""
 
 
 class _Loader:
@@ -251,6 +254,8 @@ def _link(name: str, code: bytes) -> dict[str, Any]:
     functions = {key: function_of(key, linked[key], BUILTINS.get(key, 0)) for key in exported}
     if name == "core":
         vars(NATIVE).update(functions)
+    for i, loop in enumerate((*LOOPS, *JOIN_LOOPS)):
+        LOOP_ADDRESSES[i] = functions.get(loop, LOOP_ADDRESSES[i])
     return functions
 
 

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from splitjit import SplitError, plan_split
 from splitjit._abi import structs
 from splitjit._abi.calls import Expected
+from splitjit._abi.kernels import LOOPS
 from splitjit._copy import buffers, how, run
 from splitjit._copy.how import How, how_of
 from splitjit._runtime.loading import LOADER
@@ -78,13 +79,38 @@ def record_of(made):
 def test_one_compiled_call_checks_and_copies(shape, sequence, monkeypatch):
     plan = plan_split(shape, num_splits=3, axis=shape.index(max(shape)) if 3 not in shape else 1)
     x, out = prepared(plan)
+    block = np.zeros([2 * n for n in shape], "f4")
+    with_gaps = views(block[tuple(map(slice, shape))], plan)
+    plan(x, with_gaps)  # loads the loop
     monkeypatch.setattr(run, "check_out", None)  # Python checks nothing
-    for part in out:
-        part.fill(99)
-    result = plan(x, sequence(out))
-    assert type(result) is list
-    assert all(a is b for a, b in zip(result, out, strict=True))
-    assert items(out) == items(views(x, plan))
+    for outputs in (out, with_gaps, with_gaps[::-1]):
+        for part in outputs:
+            part.fill(99)
+        result = plan(x, sequence(outputs))
+        assert type(result) is list
+        assert all(a is b for a, b in zip(result, outputs, strict=True))
+        assert items(outputs) == items(views(x, plan))
+
+
+def test_one_compiled_call_joins_parts_that_share_memory_or_have_gaps(monkeypatch):
+    plan = plan_split((4, 6), num_splits=3, axis=1)
+    block, repeated = np.arange(45.0).reshape(5, 9), np.broadcast_to(np.ones((4, 1)), (4, 2))
+    parts = [block[:4, :2], block[:4, 1:3], block[1:, :2]]
+    kinds = [parts, [part[::-1, ::-1] for part in parts], [repeated, block[:2, :4].T, parts[0]]]
+    beside, parts = block[:4, 3:], [*parts[:2], parts[0]]
+    for _ in range(2):
+        plan.join(parts, beside)
+        assert beside.tolist() == block[:4, [0, 1, 1, 2, 0, 1]].tolist()
+        with pytest.raises(SplitError, match=r"out and parts\[2\]: must not share memory"):
+            plan.join([*parts[:2], block[:4, 2:4]], beside)
+    joined = [np.concatenate(each, 1).tolist() for each in kinds]
+    assert [plan.join(each).tolist() for each in kinds] == joined
+    monkeypatch.setattr("splitjit._copy.join._join", None)  # Python decides nothing
+    assert [plan.join(each).tolist() for each in kinds] == joined
+    record, at, no_loops = record_of(plan._join), _FIELDS["loops"], np.zeros(len(LOOPS), int)
+    loaded, record[at] = record[at], no_loops.ctypes.data
+    assert not plan._join.into(np.zeros((4, 6)), parts)
+    record[at] = loaded
 
 
 def _partly_shared(out, x):
@@ -150,13 +176,17 @@ def test_random_arrays_give_the_outcome_of_the_python_checks(data):
     sizes = np.diff([0, *cuts, shape[axis]]).tolist()
     plan = plan_split(shape, sizes, axis=axis)
     x, _ = prepared(plan, "i2")
-    # All arrays lie in one block, at random places that often overlap.
-    block = np.zeros(2 * x.nbytes + 200, np.uint8)
+    # All arrays lie in one block, at random places that often overlap, and some have gaps.
+    block = np.zeros(8 * x.nbytes + 100, np.uint8)
 
     def placed(shape):
-        nbytes = 2 * int(np.prod(shape))
+        order = data.draw(st.permutations(range(len(shape))))
+        steps = [data.draw(st.sampled_from([1, 1, 2, -1, -2])) for _ in shape]
+        room = [shape[d] * abs(steps[d]) for d in order]
+        nbytes = 2 * math.prod(room)
         start = data.draw(st.integers(0, len(block) - nbytes))
-        return block[start : start + nbytes].view("i2").reshape(shape)
+        array = block[start : start + nbytes].view("i2").reshape(room).transpose(np.argsort(order))
+        return array[tuple([slice(None, None, step) for step in steps])]
 
     source = data.draw(st.sampled_from([x, placed(shape)]))
     out = [placed(part) for part in plan.output_shapes]
@@ -290,23 +320,16 @@ def test_builtin_functions_that_cannot_be_loaded_at_first_are_asked_for_again(mo
     assert has_builtins(how_of(plan, x))
 
 
-def test_more_outputs_than_are_compared_must_lie_in_order():
-    plan = plan_split((600,), num_splits=600)
-    x = np.arange(600.0)
-    out = plan.empty(float)
-    for _ in range(3):
-        for outputs in (out, out[::-1]):
-            assert [part[0] for part in plan(x, outputs)] == x.tolist()
-
-
 def test_calls_at_the_same_time_have_layouts_of_their_own(kind):
     plan = plan_split((4, 6), 2, axis=1)
     x, out = prepared(plan)
     others = [np.zeros_like(part) for part in out]
     compiled = how_of(plan, x)
-    record, calls = record_of(compiled), []
+    address, calls = int(record_of(compiled)[_FIELDS["loops"]]), []
+    loops = (ctypes.c_int64 * len(LOOPS)).from_address(address)
     loop = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * 3)
-    copy_chunk = loop(int(record[_FIELDS["loop"]]))
+    at = LOOPS.index(compiled.layout.loop)
+    copy_chunk = loop(loops[at])
 
     @loop
     def nested(task, tasks, arguments):  # another call, as by another thread, before the copy
@@ -315,10 +338,9 @@ def test_calls_at_the_same_time_have_layouts_of_their_own(kind):
             assert compiled.into(x + 1, others)
         return copy_chunk(task, tasks, arguments)
 
-    address = ctypes.cast(nested, ctypes.c_void_p).value
-    record[_FIELDS["loop"]] = address
+    loops[at] = ctypes.cast(nested, ctypes.c_void_p).value
     assert compiled.into(x, out)
-    record[_FIELDS["loop"]] = ctypes.cast(copy_chunk, ctypes.c_void_p).value
+    loops[at] = ctypes.cast(copy_chunk, ctypes.c_void_p).value
     assert len(calls) > (kind == "large")
     assert items(out) == items(views(x, plan))
     if kind == "large":

@@ -30,7 +30,6 @@ from typing import Any
 import numpy as np
 
 from splitjit._abi.thresholds import FROM_SYSTEM, LONG_RUN, THRESHOLDS
-from splitjit._inputs.arrays import do_ranges_meet
 from splitjit._inputs.torch.foreign import shape_of
 from splitjit._plan.plan import Plan
 
@@ -317,7 +316,8 @@ def _surely_fit(x: Any, plan: Plan, parts: Any) -> bool:
             ranges.append((start, start + nbytes))
     except (RuntimeError, AttributeError):  # a nested or sparse tensor, or another object
         return False
-    return not do_ranges_meet(ranges)
+    ranges.sort()
+    return not [1 for i in range(1, len(ranges)) if ranges[i][0] < ranges[i - 1][1]]
 
 
 def join_at_once(parts: list[Any], plan: Plan, out: Any) -> Any:

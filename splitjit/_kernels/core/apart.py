@@ -112,11 +112,12 @@ def _are_columns_apart(arrays, count, request):
 
 @jit
 def find_shared(address):
-    """Find out whether the parts of a `LayoutRequest` may share memory.
+    """Find out whether the parts of a `LayoutRequest` may share memory that is written.
 
     Return 0 if they surely do not; 1 if a part and the source may, 2 for two parts, 3 for two items
     of a part. Then the first words of the record are the indices of these parts. If the request has
-    no source, its shape is 0. Else the source's address lies before the shape.
+    no source, its shape is 0. Else the source's address lies before the shape. A join only reads
+    the parts.
     """
     out_of_line()
     request, count = read(LayoutRequest, address), 0
@@ -125,12 +126,12 @@ def find_shared(address):
     for i in range(request.count):
         arrays[count] = targets + i * pitch
         if _start(arrays[count], rank):
-            if not _are_rows_apart(arrays[count], rank, -1, request.itemsize):
+            if not request.joins and not _are_rows_apart(arrays[count], rank, -1, request.itemsize):
                 arrays[0] = i
                 return _WITH_ITSELF
             count += 1
     _sort(arrays, count, rank)
-    k = _first_meeting(arrays, count, request, MOST)
+    k = 0 if request.joins else _first_meeting(arrays, count, request, MOST)
     if k and not _are_columns_apart(arrays, count, request):
         low, high = min(arrays[k - 1], arrays[k]), max(arrays[k - 1], arrays[k])
         arrays[0], arrays[1] = (low - targets) // pitch, (high - targets) // pitch

@@ -6,12 +6,14 @@ changes an object while they check it. They read arrays and lists directly in me
 words of `Expected`, which keeps everything that they point to alive.
 """
 
-from splitjit._abi.calls import MAX_RANK, ROW, WORD, Arguments, Expected
+from splitjit._abi.calls import MAX_RANK, ROW, WORD, Arguments, Expected, Header, LayoutRequest
 from splitjit._abi.kernels import LINE
-from splitjit._abi.structs import ARRAY, INT_MASK, LIST_ITEMS, LIST_LENGTH, OBJECT_TYPE, NumpyArray
+from splitjit._abi.structs import ARRAY, C_CONTIGUOUS, INT_MASK, LIST, WRITEABLE, NumpyArray
 from splitjit._kernels.compiling import jit
 from splitjit._kernels.core import c_api
+from splitjit._kernels.core.apart import find_shared
 from splitjit._kernels.core.blocks import leased
+from splitjit._kernels.core.layouter import lay_out
 from splitjit._kernels.core.team import share
 from splitjit._kernels.ir.intrinsics import (
     allocate,
@@ -26,14 +28,13 @@ from splitjit._kernels.ir.intrinsics import call as call_address
 from splitjit._kernels.ir.records import layout_at, most_words, part_at, read
 
 _SHAPE = WORD * MAX_RANK  # bytes
-_MOST_COMPARED = 512
-"""An output is compared with up to this many outputs before it; later ones must be in order."""
+_NO, _WITH_GAPS, _CONTIGUOUS = range(3)
 
 
 @jit
 def _is_array(call, array, flags):
     """Return whether an object is an array of the expected dtype and rank, with these flags."""
-    if words_at(array)[OBJECT_TYPE] != call.array_type:  # only an ndarray has the other fields
+    if words_at(array)[ARRAY.type] != call.array_type:  # only an ndarray has the other fields
         return False
     x = read(NumpyArray, array)
     return x.dtype == call.dtype and x.rank & INT_MASK == call.rank and x.flags & flags == flags
@@ -42,7 +43,7 @@ def _is_array(call, array, flags):
 @jit
 def _is_expected(call, source):
     """Return whether an object is an array of the expected shape, dtype and strides."""
-    if not _is_array(call, source, call.x_flags):
+    if not _is_array(call, source, WRITEABLE * call.joins):
         return False
     x, shape = read(NumpyArray, source), words_at(call.shape)
     for d in range(call.rank):
@@ -52,102 +53,127 @@ def _is_expected(call, source):
 
 
 @jit
-def _fit(call, source, outputs, layout):
-    """Return whether the arrays of a list fit, and surely share no memory that is written.
+def _fit(call, items):
+    """Return whether the arrays of the parts fit: `_NO`, `_WITH_GAPS`, or `_CONTIGUOUS`.
 
-    Write their addresses to the layout record at the address `layout`.
+    Write the addresses of C-contiguous arrays to the layout record.
     """
-    x = read(NumpyArray, source)
     shape, sizes = words_at(call.shape), words_at(call.sizes)
-    given = words_at(outputs)
-    if given[LIST_LENGTH] != call.count:
-        return False
-    items = words_at(given[LIST_ITEMS])
-    record = layout_at(layout)
+    record, fit = layout_at(call.into), _CONTIGUOUS
     row = record.rows
     for i in range(call.count):
-        if not _is_array(call, items[i], call.out_flags):
-            return False
+        if not _is_array(call, items[i], WRITEABLE * (1 - call.joins)):
+            return _NO
         part = read(NumpyArray, items[i])
         for d in range(call.rank):
             if words_at(part.shape)[d] != (sizes[i] if d == call.axis else shape[d]):
-                return False
-        if sizes[i] == 0:  # the layout has no row for it
-            continue
-        words_at(row)[ROW.target_offset] = part.data
-        row += record.row
-    # A join writes to `x`, and asks for its flag. It only reads the parts, which may be one array.
-    return _are_apart(record, x.data + call.start, x.data + call.stop, call.x_flags == 0)
+                return _NO
+        if part.flags & C_CONTIGUOUS == 0:
+            fit = _WITH_GAPS
+        if sizes[i]:  # the layout has no row for an empty part
+            words_at(row)[ROW.target_offset] = part.data
+            row += record.row
+    return fit
 
 
 @jit
-def _are_apart(layout, start, stop, are_written):
-    """Return whether no part of a layout record meets [start, stop) or, if written, another part.
+def _are_apart(call, data):
+    """Return whether C-contiguous outputs share no memory with the source, nor with each other.
 
-    False means unsure, and Python decides: so many outputs are only compared in order. The rule of
-    `apart` would sort a table, which takes longer than to compare a few C-contiguous arrays.
+    If this is not clear, the rule of `apart` decides. It sorts a table, which takes longer than to
+    compare a few arrays.
     """
+    layout, start, stop = layout_at(call.into), data + call.start, data + call.stop
     highest = 0
     for i in range(layout.count):
         part = part_at(layout, i)
         low, end = part.target_offset, part.target_offset + part.nbytes
         if low < stop and start < end:
             return False
-        if low < highest and i > _MOST_COMPARED:
-            return False
         for j in range(i if low < highest else 0):
             other = part_at(layout, j)
             if low < other.target_offset + other.nbytes and other.target_offset < end:
                 return False
-        highest = max(highest, end) if are_written else 0
+        highest = 0 if call.joins else max(highest, end)  # a join only reads the parts
     return True
+
+
+@jit
+def _write_words(call, array, words):
+    """Write the address, the shape and the strides of an array; return the address after them."""
+    x, nbytes = read(NumpyArray, array), WORD * call.rank
+    words_at(words)[0] = x.data
+    copy_bytes(words + WORD, x.shape, nbytes)
+    copy_bytes(words + WORD + nbytes, x.strides, nbytes)
+    return words + WORD + 2 * nbytes
+
+
+@jit
+def _lay_out(call, source, items, memory):
+    """Lay out the copy between arrays of any strides; return the address of the layout record.
+
+    Return 0 if memory that is written may belong to two arrays, or if the loop is not loaded.
+    """
+    parts = place = _write_words(call, source, memory)
+    for i in range(call.count):
+        place = _write_words(call, items[i], place)
+    request = stored(
+        LayoutRequest(
+            call.rank, call.axis, call.count, call.itemsize, memory + WORD, call.sizes, parts,
+            parts - memory, call.stream_short_runs, call.stream_long_runs, place, call.joins,
+        )
+    )  # fmt: skip
+    if find_shared(request):
+        return 0
+    lay_out(request)
+    return place if words_at(call.loops)[read(Header, place).loop] else 0
 
 
 @jit
 def _copy(call, target, source, layout):
     """Copy as a layout record says; the record says whether other Python threads run meanwhile."""
-    arguments = stored(Arguments(call.stream, target, source, layout))
+    header = read(Header, layout)
+    loop = words_at(call.loops)[header.loop]
+    arguments = stored(Arguments(header.stream, target, source, layout))
     state = c_api.release_gil() if call.releases_gil else 0
     if call.team:
-        share(call.team, call.loop, call.nbytes, arguments)
+        share(call.team, loop, call.nbytes, arguments)
     else:
-        call_address(call.loop, (0, 1, arguments))
+        call_address(loop, (0, 1, arguments))
     if state:
         c_api.take_gil(state)
 
 
 @jit
-def _into(call, source, outputs, layout):
-    """Copy an array to the arrays of a list, whose addresses are written to the record `layout`.
-
-    Return 1, or 0 if an array is not as expected or two arrays share memory.
-    """
+def _into(call, source, outputs):
     out_of_line()
-    if words_at(outputs)[OBJECT_TYPE] != call.list_type:
+    given = words_at(outputs)
+    if given[LIST.type] != call.list_type or given[LIST.length] != call.count:
         return 0
-    if not _is_expected(call, source) or not _fit(call, source, outputs, layout):
+    items = words_at(given[LIST.items])
+    fit = _fit(call, items) if _is_expected(call, source) else _NO
+    if fit == _NO:
         return 0
-    _copy(call, 0, words_at(source)[ARRAY.data], layout)
-    return 1
+    data, layout, memory = words_at(source)[ARRAY.data], call.into, 0
+    # Without the GIL, calls at the same time need a layout each.
+    if fit == _WITH_GAPS or call.releases_gil or not _are_apart(call, data):
+        words = (1 + call.count) * (1 + 2 * call.rank) + most_words(call.rank, call.count)
+        memory = allocate(WORD * words)
+        layout = _lay_out(call, source, items, memory) if memory else 0
+    if layout:
+        _copy(call, 0, data, layout)
+    release(memory)
+    return layout != 0
 
 
 @jit
 def into(record, arguments, count):
     """``into(x, outputs)``: copy `x` to the arrays of a list; return 1, or 0 if it cannot.
 
-    With a loop of a join, copy the arrays to `x`.
+    A join copies the arrays to `x`.
     """
-    call, given, done = read(Expected, words_at(record)[ARRAY.data]), words_at(arguments), 0
-    if count == 2 and not call.releases_gil:
-        done = _into(call, given[0], given[1], call.into)
-    elif count == 2:
-        nbytes = WORD * most_words(call.rank, call.count)
-        layout = allocate(nbytes)  # without the GIL, calls at the same time need one each
-        if layout:
-            copy_bytes(layout, call.into, nbytes)
-            done = _into(call, given[0], given[1], layout)
-            release(layout)
-    return c_api.integer_object(done)
+    call, given = read(Expected, words_at(record)[ARRAY.data]), words_at(arguments)
+    return c_api.integer_object(_into(call, given[0], given[1]) if count == 2 else 0)
 
 
 @jit

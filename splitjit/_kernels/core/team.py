@@ -52,7 +52,7 @@ import functools
 from numba import njit, prange, types
 
 from splitjit._abi.calls import AT, CHUNKS_PER_THREAD, FEWEST_CHUNKS, MOST_HELPERS, SPACING
-from splitjit._abi.structs import INT_MASK, LIST_LENGTH
+from splitjit._abi.structs import INT_MASK, LIST
 from splitjit._kernels.compiling import jit
 from splitjit._kernels.core import c_api
 from splitjit._kernels.ir.intrinsics import (
@@ -208,7 +208,7 @@ def _copy_with_helpers(team, loop, helpers, chunks, nbytes, arguments):
 def _may_help(team):
     """Return how many helpers may run now, by the limits of the process and of this thread."""
     alone, of_numba = read_word(team + AT.alone), read_word(team + AT.numba)
-    if alone and words_at(alone)[LIST_LENGTH]:
+    if alone and words_at(alone)[LIST.length]:
         return 0
     most = min(read_word(team + AT.allowed), c_api.count_cores() - 1)
     if of_numba:
