@@ -87,6 +87,25 @@ class Small(_Split):
         self.plan(self.x, self.out)
 
 
+class Gaps(_Split):
+    """Splits of small arrays to slices of a larger array, and joins of these slices."""
+
+    params = tuple(SMALL)
+    param_names = ("case",)
+
+    def setup(self, case):
+        self.prepare(SMALL[case], "fresh")
+        block = np.zeros([n + 1 for n in self.plan.shape], self.x.dtype)
+        whole = block[tuple(map(slice, self.plan.shape))]
+        self.out = [whole[index] for index in self.plan.slices]
+        for _ in range(2):
+            self.time_split(case)
+            self.time_join(case)
+
+    def time_join(self, case):
+        self.plan.join(self.out)
+
+
 class Views:
     """Views of small arrays, which copy nothing."""
 

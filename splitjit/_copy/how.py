@@ -305,24 +305,28 @@ def _why_never(plan: Plan, x: np.ndarray) -> str:
 
 
 def is_first(plan: Plan, x: Any, out: Any) -> bool:
-    """Return whether NumPy copies the first small array of a shape, which may be the only one."""
-    is_plain = plan._how is None and out is None and type(x) is np.ndarray
-    return is_plain and x.shape == plan.shape and bool(x.nbytes < THRESHOLDS.load_from)
+    """Return whether NumPy copies a small array at once: the first of a shape, or a very early one.
+
+    The first one may be the only one. The early ones come before it is time to load kernels.
+    """
+    is_plain = out is None and type(x) is np.ndarray and x.shape == plan.shape
+    is_time = plan._how is not None and (LOADER.loaded or LOADER.pays("core", 0))
+    return is_plain and not is_time and bool(x.nbytes < THRESHOLDS.load_from)
 
 
 def _copy_first(plan: Plan, x: Any, out: Any) -> list[Any] | None:
-    """Copy a first small array, which takes less time than to decide how; else return None."""
+    """Copy a small array, which takes less time than to decide how; else return None."""
     if type(x) is np.ndarray:
         x = x.view()  # another thread or a finalizer may change the shape of the caller's array
     if not is_first(plan, x, out):
         return None
     LOADER.splits += not _why_never(plan, x)
-    plan._use(FIRST)  # which copies no second array: `splitjit._copy.run` decides
+    plan._use(FIRST)  # which copies no second array once kernels are loaded
     return slices.fresh(x, plan.axis, plan.sizes)
 
 
 FIRST = SimpleNamespace(at_once=_copy_first)
-"""How the first array of a plan is copied."""
+"""How the first array of a plan is copied, and small ones before kernels are loaded."""
 
 
 def how_of(plan: Plan, x: np.ndarray, joins: bool = False) -> How:

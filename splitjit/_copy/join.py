@@ -27,6 +27,8 @@ from splitjit.errors import OUT, SplitError, SplitTypeError, kind_of, pairs
 Plans = PlanCache | Plan
 """Where to look for the plan of the whole, or the plan that the parts must fit."""
 
+_MAKE = "the parts make the shape"
+
 
 def join_arrays(
     operator: str, parts: Any, axis: SupportsIndex, out: Any, plans: Plans, stacks: bool = False
@@ -59,13 +61,13 @@ def _join(parts: Any, axis: SupportsIndex, out: Any, plans: Plans, stacks: bool)
     if is_tensor(out):
         refuse_layout(out, OUT)
         if tuple(out.shape) != plan.shape:  # torch may resize it, but not after `numpy`
-            raise SplitError.of(f"{OUT} of shape {tuple(out.shape)}", _says(plan))
+            raise SplitError.of(f"{OUT} of shape {tuple(out.shape)}", f"{_MAKE} {plan.shape}")
     arrays = [_of_part(i, getattr, one, "array") for i, one in enumerate(inputs)]
     unread = [one for one in inputs if one.array is None]
     if unread:
         if is_tensor(out) and is_tensor(first.x):
             *places, place = places_of([*given, out])
-            check_array(OUT, place, plan.shape, place.dtype, _says(plan))
+            check_array(OUT, place, plan.shape, place.dtype, _MAKE)
             _check_apart([place], [places])
         return or_refuse(unread[0], "parts", by_library)
     sources: list[list[Any]] = [arrays]
@@ -216,7 +218,7 @@ def _wholes(
     _, pairs_to_copy = first.targets([out])
     given = views_of([one for _, (one,) in pairs_to_copy], "must be an ndarray, as the parts are")
     for whole, each in zip(given, sources, strict=True):
-        check_array(OUT, whole, plan.shape, each[0].dtype, _says(plan))
+        check_array(OUT, whole, plan.shape, each[0].dtype, _MAKE)
     _check_apart(given, sources)
     return given
 
@@ -229,7 +231,3 @@ def _check_apart(wholes: list[np.ndarray], sources: list[list[np.ndarray]]) -> N
                 raise SplitError.of(received, "must not share memory")
     if len(wholes) > 1 and share_memory(*wholes):
         raise SplitError.of(OUT, "its mask must not share memory with its data")
-
-
-def _says(plan: Plan) -> str:
-    return f"the parts make the shape {plan.shape}"

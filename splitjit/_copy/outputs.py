@@ -74,15 +74,15 @@ def check_fit(plan: Plan, dtype: np.dtype, parts: list[np.ndarray]) -> None:
         if part.shape == (*before, *after) and shape[plan.axis] == 1:
             index = "..., None" if not after else ":, " * plan.axis + "None"
             hint = f"pass {name}[{index}], or call unstack(out=)"
-        check_array(name, part, shape, dtype, f"part {i} has shape {shape}", hint)
+        check_array(name, part, shape, dtype, f"part {i} has shape", hint)
 
 
 def check_array(
-    name: str, array: np.ndarray, shape: Shape, dtype: np.dtype, rule: str, hint: str = ""
+    name: str, array: np.ndarray, shape: Shape, dtype: np.dtype, what_has: str, hint: str = ""
 ) -> None:
-    """Refuse an output of another shape, for which `rule` is, or that is otherwise unfit."""
+    """Refuse an unfit output; the rule for its shape is what has it, and the shape."""
     if array.shape != shape:
-        raise SplitError.of(f"{name} of shape {array.shape}", rule, hint)
+        raise SplitError.of(f"{name} of shape {array.shape}", f"{what_has} {shape}", hint)
     if array.dtype != dtype:
         rule = f"the dtype must be the dtype of {X}, {dtype}"
         raise SplitTypeError.of(f"{name} of dtype {array.dtype}", rule)
