@@ -184,6 +184,8 @@ def _make_folder(folder: Path, cleanup: contextlib.ExitStack) -> None:
         with contextlib.suppress(FileExistsError):  # another process has just made it
             change(os.mkdir, folder)
             cleanup.callback(_tried, os.rmdir, folder)  # if it stays empty
+        if not folder.is_dir():
+            raise NotADirectoryError(f"{folder} must be a folder")
         disk.sync(folder.parent)
 
 

@@ -288,12 +288,15 @@ def test_of_two_that_write_the_same_files(scene):
 
 
 @pytest.mark.parametrize("force", [True, False])
-def test_the_folder_of_a_rank_must_not_be_a_link(tmp_path, force):
+def test_a_folder_must_not_be_a_file_nor_that_of_a_rank_a_link(tmp_path, force):
     np.save(tmp_path / "x.npy", np.arange(6))
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "rank-1").symlink_to("elsewhere")
     with refused(tmp_path, "rank-1 must be a folder, and not a link", OSError):
         splitjit.files.split_files(tmp_path / "x.npy", num_splits=2, layout="ranks", force=force)
+    (tmp_path / "notes").touch()
+    with refused(tmp_path, "notes must be a folder", NotADirectoryError):
+        splitjit.files.split_files(tmp_path / "x.npy", num_splits=2, out=tmp_path / "notes")
 
 
 def test_a_link_is_replaced_and_not_followed(tmp_path):
