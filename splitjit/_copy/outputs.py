@@ -80,7 +80,7 @@ def check_fit(plan: Plan, dtype: np.dtype, parts: list[np.ndarray]) -> None:
 def check_array(
     name: str, array: np.ndarray, shape: Shape, dtype: np.dtype, what_has: str, hint: str = ""
 ) -> None:
-    """Refuse an unfit output; the rule for its shape is what has it, and the shape."""
+    """Refuse an unfit output; `what_has` begins the rule for its shape: "part 0 has shape"."""
     if array.shape != shape:
         raise SplitError.of(f"{name} of shape {array.shape}", f"{what_has} {shape}", hint)
     if array.dtype != dtype:
