@@ -99,8 +99,7 @@ def test_the_compiled_rule_accepts_no_shared_memory(warm, drawn):
     ranges = sorted(map(byte_bounds, parts))
     is_apart = are_surely_apart(parts, axis)
     assert not (is_apart and pairs)
-    do_meet = any(after[0] < before[1] for before, after in itertools.pairwise(ranges))
-    assert is_apart or do_meet or not parts
+    assert is_apart or not parts or any(b[0] < a[1] for a, b in itertools.pairwise(ranges))
     assert is_apart == are_surely_apart(parts[::-1], axis)
 
 

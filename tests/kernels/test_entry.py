@@ -19,7 +19,7 @@ from splitjit._abi.calls import Expected
 from splitjit._abi.kernels import LOOPS
 from splitjit._copy import buffers, how, run
 from splitjit._copy.how import How, how_of
-from splitjit._runtime.loading import LOADER
+from splitjit._runtime.loading import LOADER, LOOP_ADDRESSES
 from tests.conftest import forget_copies, needs_kernels, take
 
 pytestmark = [needs_kernels, pytest.mark.usefixtures("warm")]
@@ -99,7 +99,7 @@ def test_one_compiled_call_joins_parts_that_share_memory_or_have_gaps(monkeypatc
     kinds = [parts, [part[::-1, ::-1] for part in parts], [repeated, block[:2, :4].T, parts[0]]]
     beside, parts = block[:4, 3:], [*parts[:2], parts[0]]
     for _ in range(2):
-        plan.join(parts, beside)
+        assert plan.join(parts, beside) is beside
         assert beside.tolist() == block[:4, [0, 1, 1, 2, 0, 1]].tolist()
         with pytest.raises(SplitError, match=r"out and parts\[2\]: must not share memory"):
             plan.join([*parts[:2], block[:4, 2:4]], beside)
@@ -320,16 +320,21 @@ def test_builtin_functions_that_cannot_be_loaded_at_first_are_asked_for_again(mo
     assert has_builtins(how_of(plan, x))
 
 
+def test_many_outputs_in_any_order():
+    plan, x = plan_split((600,), num_splits=600), np.arange(600.0)
+    out = plan.empty(float)
+    for outputs in 3 * (out, out[::-1]):
+        assert [part[0] for part in plan(x, outputs)] == x.tolist()
+
+
 def test_calls_at_the_same_time_have_layouts_of_their_own(kind):
     plan = plan_split((4, 6), 2, axis=1)
     x, out = prepared(plan)
     others = [np.zeros_like(part) for part in out]
-    compiled = how_of(plan, x)
-    address, calls = int(record_of(compiled)[_FIELDS["loops"]]), []
-    loops = (ctypes.c_int64 * len(LOOPS)).from_address(address)
+    compiled, calls = how_of(plan, x), []
     loop = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * 3)
     at = LOOPS.index(compiled.layout.loop)
-    copy_chunk = loop(loops[at])
+    copy_chunk = loop(LOOP_ADDRESSES[at])
 
     @loop
     def nested(task, tasks, arguments):  # another call, as by another thread, before the copy
@@ -338,9 +343,9 @@ def test_calls_at_the_same_time_have_layouts_of_their_own(kind):
             assert compiled.into(x + 1, others)
         return copy_chunk(task, tasks, arguments)
 
-    loops[at] = ctypes.cast(nested, ctypes.c_void_p).value
+    LOOP_ADDRESSES[at] = ctypes.cast(nested, ctypes.c_void_p).value
     assert compiled.into(x, out)
-    loops[at] = ctypes.cast(copy_chunk, ctypes.c_void_p).value
+    LOOP_ADDRESSES[at] = ctypes.cast(copy_chunk, ctypes.c_void_p).value
     assert len(calls) > (kind == "large")
     assert items(out) == items(views(x, plan))
     if kind == "large":
