@@ -64,10 +64,10 @@ class Thresholds:
         to 920, and a busy machine was no faster.
     pause : int
         For how many times as long helpers are left alone after they were stopped, or did not come.
-        So a busy machine costs at most a sixtieth. Beside a busy program, the 99th percentile of
-        11 MB is 1.3 to 1.8 times that of one thread. With 20, it was 3.3 times, because one split
-        in 50 waited for its helper, and four processes on two cores took 8 percent longer
-        (Intel Xeon).
+        So a busy machine costs at most a sixtieth. With 60, the slowest hundredth of splits of
+        11 MB takes 1.3 to 1.8 times as long as on one thread, beside a busy program on an Intel
+        Xeon. With 20, one split in 50 waited for its helper: this hundredth took 3.3 times as long.
+        Four processes on two cores took 8 percent longer, too.
     asleep_share, awake_share : int
         Bytes that a helper must get: to be worth its wake, or if it is awake.
     """

@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass, replace
 from time import perf_counter
 from typing import Any
 
-from splitjit._copy.how import is_first
+from splitjit._copy.how import is_copied_at_once
 from splitjit._copy.run import Decision, decide_and
 from splitjit._inputs.input import Input, Request
 from splitjit._runtime import threads
@@ -128,7 +128,7 @@ def explain_object(x: Any, request: Request, out: Any, copy: Any) -> Explanation
         if not moves:
             return Explanation(way, _REASONS[way], len(plan))
         array, how, layout, _ = moves[0]
-        if layout is None or is_first(plan, x, out):
+        if layout is None or is_copied_at_once(plan, x, out):
             why = how.why_numpy() if layout is None else "first copy"
             strategy = "object loop" if why == "object loop" else "slices"
             caller = "NumPy copies on the thread that calls split"

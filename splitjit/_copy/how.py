@@ -304,7 +304,7 @@ def _why_never(plan: Plan, x: np.ndarray) -> str:
     return "small parts" if count > MOST_PARTS and x.nbytes < count * THRESHOLDS.part else ""
 
 
-def is_first(plan: Plan, x: Any, out: Any) -> bool:
+def is_copied_at_once(plan: Plan, x: Any, out: Any) -> bool:
     """Return whether NumPy copies a small array at once: the first of a shape, or a very early one.
 
     The first one may be the only one. The early ones come before it is time to load kernels.
@@ -314,18 +314,18 @@ def is_first(plan: Plan, x: Any, out: Any) -> bool:
     return is_plain and not is_time and bool(x.nbytes < THRESHOLDS.load_from)
 
 
-def _copy_first(plan: Plan, x: Any, out: Any) -> list[Any] | None:
+def _copy_at_once(plan: Plan, x: Any, out: Any) -> list[Any] | None:
     """Copy a small array, which takes less time than to decide how; else return None."""
     if type(x) is np.ndarray:
         x = x.view()  # another thread or a finalizer may change the shape of the caller's array
-    if not is_first(plan, x, out):
+    if not is_copied_at_once(plan, x, out):
         return None
     LOADER.splits += not _why_never(plan, x)
     plan._use(FIRST)  # which copies no second array once kernels are loaded
     return slices.fresh(x, plan.axis, plan.sizes)
 
 
-FIRST = SimpleNamespace(at_once=_copy_first)
+FIRST = SimpleNamespace(at_once=_copy_at_once)
 """How the first array of a plan is copied, and small ones before kernels are loaded."""
 
 

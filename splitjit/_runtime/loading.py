@@ -44,7 +44,7 @@ NATIVE: Any = SimpleNamespace()
 """The functions of the kernel "core" as attributes, once it is loaded; see `function_of`."""
 
 LOOP_ADDRESSES = keep_forever((ctypes.c_int64 * (2 * len(LOOPS)))())
-"""The addresses of the loops that are loaded: those of splits, and then those of joins."""
+"""The address of each loop, or 0 until it is loaded. The loops of joins follow those of splits."""
 
 
 class _Loader:

@@ -133,9 +133,9 @@ def _read_line(builder, kind, targets, step, offset, whole, stream):
         lanes.append([shuffled(builder, made, made, [*range(k, k + width)]) for k in starts])
     in_line = LINE // _LANE
     ordered = [lanes[place % parts][place // parts] for place in range(parts * in_line)]
-    wholes = [joined(builder, ordered[k : k + in_line]) for k in range(0, len(ordered), in_line)]
+    filled = [joined(builder, ordered[k : k + in_line]) for k in range(0, len(ordered), in_line)]
     for past_cache in both_ways(builder, stream):
-        for k, line in enumerate(wholes):
+        for k, line in enumerate(filled):
             target = pointer_to(builder, builder.add(whole, INT64(k * LINE)), kind)
             store(builder, line, target, LINE, past_cache)
 
