@@ -175,20 +175,18 @@ def split(
         refuse_call("split", by_position, unknown, "out", "copy")
     rule = rule_of(split, num_outputs, num_splits, indices, num_sections)
     if type(axis) is int and copy is True:
-        parts: list[Any] | None
-        if type(x) is np.ndarray:
+        is_array = type(x) is np.ndarray
+        if is_array or (type(x) in TORCH.kinds and not TORCH.is_traced() and not x.is_nested):
             key = x.shape, axis, rule
             plan = recent_plan(key)
-            if plan is None:
+            if plan is None and is_array:
                 plan = PLANS.add(key)
-            parts = (plan._how or FIRST).at_once(plan, x, out)
-            return run(x, by_plan(plan), out) if parts is None else parts
-        if type(x) in TORCH.kinds and not TORCH.is_traced() and not x.is_nested:  # it has no shape
-            plan = recent_plan((x.shape, axis, rule))
             if plan is not None:
-                parts = (plan._how or FIRST).at_once(plan, x, out)
+                parts: list[Any] | None = (plan._how or FIRST).at_once(plan, x, out)
                 if parts is not None:
                     return parts
+                if is_array:
+                    return run(x, by_plan(plan), out)
     return run(x, by_rule(axis, rule), out, copy)
 
 

@@ -5,7 +5,7 @@ from time import perf_counter
 from typing import Any
 
 from splitjit._copy.how import is_copied_at_once
-from splitjit._copy.run import Decision, decide_and
+from splitjit._copy.run import Decision, decide_and, moves_of
 from splitjit._inputs.input import Input, Request
 from splitjit._runtime import threads
 from splitjit._runtime.loading import LOADER
@@ -109,7 +109,7 @@ def explain_object(x: Any, request: Request, out: Any, copy: Any) -> Explanation
     began, loaded, compiled = perf_counter(), len(LOADER.loaded), len(LOADER.compiled)
 
     def explain(decision: Decision, given: Input, request: Request) -> Explanation:
-        way, plan, moves, *_ = decision
+        way, plan, _, copies, _ = decision
         if given.library == "Dask":
             parts = given.made_by_library(request, way != "views")  # may refuse the chunks
             return Explanation("dask", _REASONS["dask"], len(parts))
@@ -125,9 +125,9 @@ def explain_object(x: Any, request: Request, out: Any, copy: Any) -> Explanation
             return by(way, _REASONS[way], 0, "no thread copies", 0)
         if by_torch:
             return by(way, _REASONS["torch"], None, "torch decides", given.x.nbytes)
-        if not moves:
+        if not copies:
             return Explanation(way, _REASONS[way], len(plan))
-        array, how, layout, _ = moves[0]
+        how, array, layout, _ = moves_of(plan, copies)[0]
         if layout is None or is_copied_at_once(plan, x, out):
             why = how.why_numpy() if layout is None else "first copy"
             strategy = "object loop" if why == "object loop" else "slices"

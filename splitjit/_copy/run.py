@@ -1,4 +1,4 @@
-"""From an object and a request to parts: `decide` which of four ways makes them, and `run` it.
+"""From an object and a request to parts: `decide` and `moves_of` choose one of four ways.
 
 ==========  =========================================================================
 way         who makes the parts
@@ -24,7 +24,7 @@ from splitjit._copy.how import CopyLayout, How, how_of
 from splitjit._copy.outputs import check_memory, check_out
 from splitjit._inputs.adapt import adapt, memory
 from splitjit._inputs.arrays import is_dask_array
-from splitjit._inputs.input import Input, Request, by_plan
+from splitjit._inputs.input import Copies, Input, Request, by_plan
 from splitjit._plan.arguments import check_views
 from splitjit._plan.plan import Plan
 from splitjit._runtime.threads import one_thread
@@ -32,24 +32,21 @@ from splitjit.errors import SplitError, SplitTypeError, X, kind_of, reason
 
 Result = TypeVar("Result")
 
-Move = tuple[np.ndarray, How, CopyLayout | None, list[np.ndarray] | None]
-"""An array to copy, which is the memory of the object or the mask of a masked array; how; the
-compiled copy, or None if NumPy copies; the checked arrays for the parts, or None for new ones."""
-
 
 class Decision(NamedTuple):
-    """How an object will be split. All checks have passed, and nothing has been written.
+    """How an object will be split. Nothing has been written.
 
     Attributes
     ----------
     way : str
-        ``"views"``, ``"numpy"``, ``"compiled"`` or ``"library"``.
+        ``"views"``, ``"arrays"`` or ``"library"``. `moves_of` checks the memory of arrays, and
+        says whether NumPy or compiled loops copy it.
     plan : Plan or None
         None if the library makes the parts of a shape that may have symbols.
-    moves : sequence of Move
-        What NumPy or compiled loops copy.
     out : list or None
         The objects that the user gave for the parts.
+    copies : sequence of tuple
+        What NumPy or compiled loops copy, see `splitjit._inputs.input.Copies`.
     views : list or None
         The values that the library writes to `out`. Without them, and with a plan, torch's own
         operator writes the parts.
@@ -57,8 +54,8 @@ class Decision(NamedTuple):
 
     way: str
     plan: Plan | None = None
-    moves: Sequence[Move] = ()
     out: list[Any] | None = None
+    copies: Copies = ()
     views: list[Any] | None = None
 
 
@@ -114,25 +111,30 @@ def decide(
         array = given.array
         return Decision("views", None if array is None else request.plan_of(array.shape))
     if by_operator and (found := given.operator(request, out)) is not None:
-        plan, targets = found
-        return Decision("library", plan, (), targets)
+        return Decision("library", *found)
     array = given.array
     if array is None:
         return _decide_for_library(given, request, out)
     plan = request.plan_of(array.shape)
-    pairs: list[tuple[Any, Any]] = [(x, None) for x in (array, given.mask) if x is not None]
+    copies: Copies = [(x, None) for x in (array, given.mask) if x is not None]
     if out is not None:
-        out, targets_of = given.targets(out)
-        pairs = [(x, check_out(plan, x, parts)) for x, parts in targets_of]
-        if len(pairs) > 1:  # data and masks must share no memory, either
-            written = [part for _, parts in pairs for part in parts]
-            for x, _ in pairs:
+        out, copies = given.targets(out)
+    return Decision("arrays", plan, out, copies)
+
+
+def moves_of(plan: Plan, copies: Copies) -> list[tuple[How, np.ndarray, CopyLayout | None, Any]]:
+    """Return how each array is copied; refuse outputs that do not fit.
+
+    With the array come the compiled copy, or None if NumPy copies, and the checked arrays for the
+    parts, or None for new ones.
+    """
+    if copies[0][1] is not None:
+        copies = [(x, check_out(plan, x, out)) for x, out in copies]
+        if len(copies) > 1:  # data and masks must share no memory, either
+            written = [part for _, out in copies for part in out]
+            for x, _ in copies:
                 check_memory(x, written, plan.axis)
-    moves = []
-    for x, parts in pairs:
-        how = how_of(plan, x)
-        moves.append((x, how, how.layout_for(plan, x, parts), parts))
-    return Decision("numpy" if moves[0][2] is None else "compiled", plan, moves, out)
+    return [(how := how_of(plan, x), x, how.layout_for(plan, x, out), out) for x, out in copies]
 
 
 def _decide_for_library(given: Input, request: Request, out: Any) -> Decision:
@@ -144,14 +146,13 @@ def _decide_for_library(given: Input, request: Request, out: Any) -> Decision:
     targets, views, places = found
     if places:
         *parts, x = places
-        plan = request.plan_of(x.shape)
-        check_out(plan, x, parts)
+        check_out(request.plan_of(x.shape), x, parts)
     return Decision("library", out=targets, views=views)
 
 
 def _carry_out(decision: Decision, given: Input, request: Request) -> list[Any]:
     """Split an object; return its parts, or what the user gave for them."""
-    way, plan, moves, out, views = decision
+    way, plan, out, copies, views = decision
     if way == "views":
         return given.made_by_library(request, False) if plan is None else given.views(plan)
     if way == "library":
@@ -167,8 +168,14 @@ def _carry_out(decision: Decision, given: Input, request: Request) -> list[Any]:
             target.copy_(view)
         return out
     assert plan is not None
-    made = [how.copy(plan, x, layout, parts) for x, how, layout, parts in moves]
-    plan._use(moves[0][1])
+    (x, parts), *masks = copies
+    if parts is not None and not masks and (how := how_of(plan, x)).into(x, parts):
+        made = [parts]  # checked by compiled code
+    else:
+        moves = moves_of(plan, copies)
+        how = moves[0][0]
+        made = [how.copy(plan, x, layout, parts) for how, x, layout, parts in moves]
+    plan._use(how)
     if out is None:
         return given.wrap(*made)
     given.wrote(out, made)

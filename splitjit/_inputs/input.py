@@ -1,6 +1,6 @@
 """The interface to an object to split, and masked arrays as a small case."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, SupportsIndex
 
 import numpy as np
@@ -11,8 +11,8 @@ from splitjit._plan.plan import Plan, check_shape, indices_of
 from splitjit._plan.rules import LENGTHS, Rule
 from splitjit.errors import OUT, SplitError, SplitTypeError, X, kind_of
 
-Copies = list[tuple[Any, Any]]
-"""Pairs to copy: a source, and the arrays for its parts."""
+Copies = Sequence[tuple[Any, Any]]
+"""Pairs to copy: a source, and the arrays for its parts, or None for new ones."""
 
 LibraryTargets = tuple[list[Any], list[Any], list[np.ndarray]]
 """The arrays of `out`, the views of `x` that its library writes to them, and their places.
@@ -163,7 +163,7 @@ class Masked(Input):
                 raise SplitTypeError.of(received, rule, hint)
             refuse_meaning(part, f"{OUT}[{i}]")
         pairs = [memory_of(part, f"{OUT}[{i}]") for i, part in enumerate(parts)]
-        copies: Copies = [(self.array, [data for data, _ in pairs])]
+        copies: list[tuple[Any, Any]] = [(self.array, [data for data, _ in pairs])]
         if any(mask is not None for _, mask in [(self.array, self.mask), *pairs]):
             masks = [mask_of(*pair) for pair in pairs]
             copies.append((mask_of(self.array, self.mask), masks))

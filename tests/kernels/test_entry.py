@@ -92,6 +92,18 @@ def test_one_compiled_call_checks_and_copies(shape, sequence, monkeypatch):
         assert items(outputs) == items(views(x, plan))
 
 
+def test_one_compiled_call_checks_arrays_of_several_kinds_in_turn(monkeypatch):
+    plan = plan_split((4, 6), num_splits=3, axis=1)
+    whole = np.arange(24.0).reshape(4, 6)
+    kinds = [whole, whole.astype("i1"), np.asfortranarray(whole), np.ma.masked_array(whole)]
+    outs = [[np.zeros_like(part) for part in plan(x)] for x in kinds]
+    monkeypatch.setattr(run, "check_out", None)  # Python checks nothing
+    for x, out in [*zip(kinds, outs, strict=True)] * 2:
+        assert items(plan(x, out)) == items(views(x, plan))
+        for part in out:
+            part.fill(99)
+
+
 def test_one_compiled_call_joins_parts_that_share_memory_or_have_gaps(monkeypatch):
     plan = plan_split((4, 6), num_splits=3, axis=1)
     block, repeated = np.arange(45.0).reshape(5, 9), np.broadcast_to(np.ones((4, 1)), (4, 2))
