@@ -6,6 +6,7 @@ from typing import Any
 
 from splitjit._copy.how import is_copied_at_once
 from splitjit._copy.run import Decision, decide_and, moves_of
+from splitjit._copy.slices import object_loop
 from splitjit._inputs.input import Input, Request
 from splitjit._runtime import threads
 from splitjit._runtime.loading import LOADER
@@ -130,8 +131,10 @@ def explain_object(x: Any, request: Request, out: Any, copy: Any) -> Explanation
         how, array, layout, _ = moves_of(plan, copies)[0]
         if layout is None or is_copied_at_once(plan, x, out):
             why = how.why_numpy() if layout is None else "first copy"
-            strategy = "object loop" if why == "object loop" else "slices"
-            caller = "NumPy copies on the thread that calls split"
+            if why == "objects" and object_loop(array.nbytes):
+                why = "object loop"
+            strategy = why if why == "object loop" else "slices"
+            caller = "the thread that calls split copies alone"
             return by(strategy, _REASONS[why], 1, caller, array.nbytes)
         reason = _REASONS["compiled"]
         if len(LOADER.loaded) > loaded:  # as the split itself would have done

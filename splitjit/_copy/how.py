@@ -297,7 +297,7 @@ def _not_yet(*given: Any) -> None:
 def _why_never(plan: Plan, x: np.ndarray) -> str:
     """Return why kernels never make a copy, as `How.why_numpy` does, or "" if they may."""
     if x.dtype.hasobject:
-        return "object loop" if x.nbytes >= THRESHOLDS.large else "objects"
+        return "objects"
     if not x.nbytes:
         return "empty"
     count = len(plan.sizes)

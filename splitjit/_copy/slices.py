@@ -46,8 +46,9 @@ def into(
     dtype = x.dtype
     if dtype.hasobject:
         views = list(map(x.__getitem__, indices))
-        pair = (views, parts) if joins else (parts, views)
-        if x.nbytes >= THRESHOLDS.large and assign(*pair):
+        loop = object_loop(x.nbytes)
+        if loop is not None:
+            loop(zip(*((views, parts) if joins else (parts, views)), strict=True))
             return
     elif dtype.names is not None and dtype.itemsize:
         x, parts = x.view(_bits(dtype)), [part.view(_bits(dtype)) for part in parts]
@@ -81,26 +82,14 @@ def _bits(dtype: np.dtype) -> np.dtype:
 # ---- the object-mode loop ------------------------------------------------------------------
 
 
-def assign(targets: Sequence[np.ndarray], parts: Sequence[np.ndarray]) -> bool:
-    """Assign each part to its target with the compiled loop, if the program uses Numba.
+def object_loop(nbytes: int) -> Callable[[Iterator[Any]], None] | None:
+    """Return the loop that assigns so many bytes of objects, or None if NumPy assigns them.
 
-    Parameters
-    ----------
-    targets, parts : sequence of ndarray
-        Equally many, with equal shapes and dtypes.
-
-    Returns
-    -------
-    bool
-        False, and nothing is assigned, if the loop is not compiled.
+    The loop is for large arrays, in a program that uses Numba. It takes pairs of a target and a
+    part, of equal shapes and dtypes.
     """
-    if not assign_loop.cache_info().currsize and not hasattr(sys.modules.get("numba"), "prange"):
-        return False
-    loop = assign_loop()
-    if loop is None:
-        return False
-    loop(zip(targets, parts, strict=True))
-    return True
+    uses_numba = assign_loop.cache_info().currsize or hasattr(sys.modules.get("numba"), "prange")
+    return assign_loop() if uses_numba and nbytes >= THRESHOLDS.large else None
 
 
 @functools.cache

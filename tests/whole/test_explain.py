@@ -205,3 +205,18 @@ for _ in range(2):
     first, second = python("-c", code).splitlines()
     assert re.fullmatch(r"a compiled loop copies; kernels loaded in \d\.\d\d s", first)
     assert second == "a compiled loop copies"
+
+
+def test_objects_are_assigned_by_a_loop_only_where_the_program_uses_numba():
+    code = """if True:
+        import sys, numpy as np, splitjit
+        x = np.full(10**5, "", object)
+        splitjit.split(x, num_splits=2)
+        print(splitjit.explain(x, num_splits=2).strategy, "numba" in sys.modules)
+        import numba
+        for size in (10**5, 10):
+            print(splitjit.explain(x[:size], num_splits=2).strategy)
+    """
+    assert python("-c", code).split("\n") == ["slices False", "object loop", "slices", ""]
+    off = python("-c", code, NUMBA_DISABLE_JIT="1").split("\n")
+    assert off == ["slices False", "slices", "slices", ""]
