@@ -369,6 +369,10 @@ assert asks(4)
 let(awake_share=1 << 20)
 assert not asks(7) and asks(8)
 """,
+    "2: small copies are in no row": """
+let(**of_team | {"in_a_row": 10**15, "pause": 0, "ended": -(10**16)})
+assert not asks(3) and not asks(4) and asks(4)
+""",
     "3: helpers that do not come are left alone": """
 let(pause=20, awake=10**9, started=1)  # the record has a helper that does not exist
 assert asks(32, 100)  # it might have been asleep

@@ -27,8 +27,8 @@ Four rules say who is asked; `splitjit._abi.thresholds` has their numbers, and w
    waker's core if it may, and there it waits for the next tick of the scheduler.
 1. A helper waits awake while a split is going on, and for a moment after it. While the caller
    copies, its program does nothing else that could want the core.
-2. A sleeping helper is woken for large copies. A smaller copy asks helpers only if it follows
-   another one at once: then they are awake, or soon pay.
+2. A sleeping helper is woken for copies of `wake_from` bytes and more. A smaller one asks helpers
+   only if it follows a large copy at once: then they are awake, or soon pay.
 3. Helpers that did not come though they were awake, or were stopped in a chunk, are left alone for
    a multiple of the time that this took: another program has their core.
 
@@ -250,7 +250,8 @@ def share(team, loop, nbytes, arguments):
         exchange(team + AT.busy, 0)
     else:
         call(loop, (0, 1, arguments))
-    exchange(team + AT.ended, c_api.now())
+    if chunks >= FEWEST_CHUNKS:  # a small copy that Python makes is in no row of large ones
+        exchange(team + AT.ended, c_api.now())
 
 
 # ---- Numba's threads -------------------------------------------------------------------------
