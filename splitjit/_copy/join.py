@@ -47,7 +47,10 @@ def join_arrays(
 
 def _join(parts: Any, axis: SupportsIndex, out: Any, plans: Plans, stacks: bool) -> Any:
     inputs = _of_one_kind(items_of(parts, "parts"))
-    first, shapes, given = inputs[0], [one.shape for one in inputs], [one.x for one in inputs]
+    first, given = inputs[0], [one.x for one in inputs]
+    arrays = [_of_part(i, getattr, one, "array") for i, one in enumerate(inputs)]
+    # Another thread may change the shape of a tensor, but not that of its memory.
+    shapes = [one.shape if x is None else x.shape for one, x in zip(inputs, arrays, strict=True)]
     index = _axis_of(axis, shapes[0], stacks)
     by_library = functools.partial(first.joined, given, index, out, stacks)
     is_known = not first.is_traced() and all(type(n) is int for shape in shapes for n in shape)
@@ -62,7 +65,6 @@ def _join(parts: Any, axis: SupportsIndex, out: Any, plans: Plans, stacks: bool)
         refuse_layout(out, OUT)
         if tuple(out.shape) != plan.shape:  # torch may resize it, but not after `numpy`
             raise SplitError.of(f"{OUT} of shape {tuple(out.shape)}", f"{_MAKE} {plan.shape}")
-    arrays = [_of_part(i, getattr, one, "array") for i, one in enumerate(inputs)]
     unread = [one for one in inputs if one.array is None]
     if unread:
         if is_tensor(out) and is_tensor(first.x):

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 import splitjit
 from splitjit import SplitError, SplitTypeError
 from splitjit._abi.kernels import INTERLEAVED
+from splitjit._copy import join
+from splitjit._inputs import input
 from tests.conftest import needs_kernels
 from tests.processes import python
 
@@ -397,6 +399,29 @@ def test_threads_join_at_the_same_time():
     [thread.start() for thread in threads]
     [thread.join() for thread in threads]
     assert not wrong
+
+
+@needs_kernels
+@pytest.mark.filterwarnings("ignore:Setting the shape:DeprecationWarning")  # of NumPy 2.5
+def test_another_thread_may_change_a_part_while_it_is_checked(torch, monkeypatch):
+    splitjit.warmup()
+    tensor, masked = torch.ones(300, 3000).T, np.ma.masked_array(np.ones((3000, 300)), False)
+
+    for x, module, name, change in (
+        (tensor, join, "_check_shapes", lambda: tensor.set_(torch.zeros(4, 4))),
+        (masked, input, "memory_of", lambda: setattr(masked, "shape", (300, 3000))),
+    ):
+        real, like = getattr(module, name), x * 1
+
+        def switch(*given, real=real, change=change):  # stands for a switch of threads
+            found = real(*given)
+            change()
+            return found
+
+        monkeypatch.setattr(module, name, switch)
+        joined = splitjit.join([x, like], 1)
+        assert joined.shape == (3000, 600)
+        assert (joined == 1).all()
 
 
 @pytest.mark.filterwarnings("ignore:Setting the shape:DeprecationWarning")  # of NumPy 2.5
