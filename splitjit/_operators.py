@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import EllipsisType
 from typing import Any, SupportsIndex, TypeVar
 
-from splitjit._api.split_plan import cached_plan
+from splitjit._api.split_plan import PLANS
 from splitjit._inputs.arrays import as_array
 from splitjit._inputs.torch.tensors import is_compiling, is_tensor
 from splitjit._plan.arguments import integer, integers, normalize_axis, sequence, unknown_parameter
@@ -262,7 +262,7 @@ def _sizes(length: Dim, rule: Rule | tuple[int, Unknown]) -> Sequence[Dim | Elli
             return [length if value.length == 1 or high == 0 else None] * value.length
         value = ()
     known = kind, value
-    plans = [cached_plan((n,), 0, known).sizes for n in _decisive_lengths(known, low, high)]
+    plans = [PLANS.plan((n,), 0, known).sizes for n in _decisive_lengths(known, low, high)]
     if isinstance(value, int) and kind == CHUNK and high > -(-low // value) * value:
         # The number of parts varies. The last part has any length up to a chunk's.
         is_bounded = isinstance(length, tuple) or value == 1

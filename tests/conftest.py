@@ -16,7 +16,7 @@ import splitjit
 from splitjit import SplitPlan
 from splitjit._abi.calls import AT, FEWEST_CHUNKS
 from splitjit._abi.thresholds import THRESHOLDS
-from splitjit._copy import buffers
+from splitjit._copy import buffers, how
 from splitjit._plan.plan import Plan
 from splitjit._runtime import loading, threads
 from splitjit._runtime.loading import LOADER
@@ -127,6 +127,7 @@ def new_pool(limit, setattr=None):
     pool.load()
     if setattr is not None:
         setattr(buffers, "POOL", pool)
+        setattr(how, "shared_fields", pool.load)
         forget_copies(setattr)
     return pool
 

@@ -105,7 +105,7 @@ stream_short_runs, stream_long_runs
 record
     The address to which the layout record is written; see `most_words`.
 joins
-    Whether the source is written, and the parts are read; they may share memory then.
+    Whether the source is written, and the parts are read. Then two parts may share memory.
 """
 
 Expected = namedtuple(
@@ -125,8 +125,8 @@ start, stop
 joins
     1 for a join, which reads the outputs and writes to the source; else 0.
 loops
-    The address of the addresses of the loops, in the order of `splitjit._abi.kernels.LOOPS`; 0 for
-    one that is not loaded.
+    The address of the addresses of the loops, in the order of `splitjit._abi.kernels.LOOPS`, or of
+    its `JOIN_LOOPS` for joins; 0 for one that is not loaded.
 stream_short_runs, stream_long_runs
     The sizes in bytes from which on stores bypass the cache.
 fresh
@@ -311,8 +311,7 @@ WITH_GIL, WITHOUT_GIL = ctypes.PYFUNCTYPE(ctypes.c_int64), ctypes.CFUNCTYPE(ctyp
 def call(address: int, record: Sequence[int], *numbers: int, kind: Any = WITH_GIL) -> int:
     """Call a compiled function with some numbers, and then the address of a record's words."""
     words = (ctypes.c_int64 * len(record))(*record)
-    result: int = kind(address)(*map(ctypes.c_int64, (*numbers, ctypes.addressof(words))))
-    return result
+    return int(kind(address)(*map(ctypes.c_int64, (*numbers, ctypes.addressof(words)))))
 
 
 def keep_forever(owner: Any) -> Any:

@@ -5,11 +5,6 @@ Times were measured on two cores of an AMD EPYC in November 2026, unless a line 
 
 from dataclasses import dataclass
 
-LARGE = 1 << 19
-"""Bytes from which a copy is large: the GIL is released, helpers may share the copy, the block of
-its parts is kept for reuse, and objects are assigned by a compiled loop. One thread copies as much
-in 25 us; waking a helper takes 5 us, and it comes 30 us later."""
-
 LONG_RUN = 1 << 9
 """Bytes from which on a run is long. Torch's own operator splits contiguous tensors of long runs:
 its threads are awake in a torch program. Ordinary stores of long runs pay if a large cache can hold
@@ -36,7 +31,9 @@ class Thresholds:
     compile_from, compile_after : int
         The same for kernels that the cache lacks. Compiling takes seconds, once per installation.
     large : int
-        See `LARGE`.
+        Bytes from which a copy is large: the GIL is released, helpers may share the copy, the block
+        of its parts is kept for reuse, and objects are assigned by a compiled loop. One thread
+        copies as much in 25 us; waking a helper takes 5 us, and it comes 30 us later.
     part : int
         Bytes of a part. A plan of more than 4096 parts keeps nothing for later calls, so each call
         lays out all parts, which takes longer than slicing an array. Kernels make so many parts
@@ -76,7 +73,7 @@ class Thresholds:
     load_after: int = 500
     compile_from: int = 1 << 22
     compile_after: int = 20_000
-    large: int = LARGE
+    large: int = 1 << 19
     part: int = 1 << 12
     stream_from: tuple[int, int] = (15 << 20, 15 << 20)
     chunk: int = 1 << 17

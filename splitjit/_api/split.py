@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from splitjit._api.protocols import GiveExactlyOneRule, Part, Source, SupportsSlices
-from splitjit._api.split_plan import PLANS, SplitPlan, by_rule, cached_plan
+from splitjit._api.split_plan import PLANS, SplitPlan, by_rule
 from splitjit._copy.how import FIRST
 from splitjit._copy.run import run
 from splitjit._inputs.input import by_plan
@@ -352,5 +352,5 @@ def plan_split(
     if by_position is not NOT_GIVEN or unknown:
         refuse_call("plan_split", by_position, unknown, "shape")
     rule = rule_of(split, num_outputs, num_splits, indices, num_sections)
-    plan: SplitPlan = cached_plan(shape_of(shape), axis, rule)
+    plan: SplitPlan = PLANS.plan(shape_of(shape), axis, rule)
     return plan

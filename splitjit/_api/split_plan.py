@@ -298,12 +298,11 @@ def _check_bound(plan: Plan, out: list[Any]) -> None:
 
 
 PLANS = PlanCache(SplitPlan)
-cached_plan = PLANS.plan
 
 
 def by_rule(axis: SupportsIndex, rule: Rule) -> Request:
     """Return the request of a call to `split` with a rule."""
-    return Request(axis, rule, lambda shape: cached_plan(shape, axis, rule))
+    return Request(axis, rule, lambda shape: PLANS.plan(shape, axis, rule))
 
 
 def clear_caches() -> None:

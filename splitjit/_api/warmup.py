@@ -34,7 +34,7 @@ def warmup(dtypes: Iterable[DTypeLike] | None = None) -> None:
 
     See Also
     --------
-    numba.jit : Compiles the kernels.
+    numba.jit : Compiles the loop over Python objects.
 
     Examples
     --------

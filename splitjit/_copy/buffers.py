@@ -19,7 +19,6 @@ from numpy.typing import DTypeLike
 
 from splitjit._abi import structs
 from splitjit._abi.calls import ALIGNMENT, BLOCKS, SLOTS, Expected, aligned, keep_forever
-from splitjit._abi.structs import NEW_FROM_DESCR, SET_BASE_OBJECT
 from splitjit._abi.thresholds import THRESHOLDS
 from splitjit._inputs.arrays import as_dtype
 from splitjit._plan.arguments import integer
@@ -201,8 +200,8 @@ class _Pool:
             list_type=id(list),
             blocks=self.address,
             byte=id(_BYTE),
-            new_array=api[NEW_FROM_DESCR],
-            set_base=api[SET_BASE_OBJECT],
+            new_array=api[structs.NEW_FROM_DESCR],
+            set_base=api[structs.SET_BASE_OBJECT],
             none=id(None),
             error=id(MemoryError),
             message=id(_NO_MEMORY),

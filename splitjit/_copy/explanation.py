@@ -13,7 +13,7 @@ from splitjit._runtime.loading import LOADER
 
 _REASONS = {
     "views": "copy=False: the parts are views of x, and no data is copied",
-    "library": "splitjit cannot reach the memory of x, so its own library makes the parts",
+    "library": "splitjit cannot reach the memory of x, so the library of x makes the parts",
     "torch": "torch's own operator copies: it is as fast as kernels, and keeps gradients",
     "dask": "tasks of Dask split the chunks when the parts are computed",
     "compiled": "a compiled loop copies",
@@ -115,8 +115,7 @@ def explain_object(x: Any, request: Request, out: Any, copy: Any) -> Explanation
             parts = given.made_by_library(request, way != "views")  # may refuse the chunks
             return Explanation("dask", _REASONS["dask"], len(parts))
         by_torch = way == "library" and plan is not None
-        if plan is None:
-            plan = request.plan_of(given.shape)
+        plan = request.plan_of(given.shape)
 
         def by(strategy: str, reason: str, most: int | None, why: str, nbytes: int) -> Explanation:
             sizes = nbytes, nbytes, nbytes if out is None else 0
@@ -130,10 +129,9 @@ def explain_object(x: Any, request: Request, out: Any, copy: Any) -> Explanation
             return Explanation(way, _REASONS[way], len(plan))
         how, array, layout, _ = moves_of(plan, copies)[0]
         if layout is None or is_copied_at_once(plan, x, out):
-            why = how.why_numpy() if layout is None else "first copy"
+            why, strategy = how.why_numpy() if layout is None else "first copy", "slices"
             if why == "objects" and object_loop(array.nbytes):
-                why = "object loop"
-            strategy = why if why == "object loop" else "slices"
+                why = strategy = "object loop"
             caller = "the thread that calls split copies alone"
             return by(strategy, _REASONS[why], 1, caller, array.nbytes)
         reason = _REASONS["compiled"]

@@ -13,7 +13,6 @@ import ctypes
 import functools
 import sys
 from collections.abc import Callable, Sequence
-from ctypes import addressof
 from time import perf_counter
 from types import SimpleNamespace
 from typing import Any
@@ -23,10 +22,8 @@ import numpy as np
 from splitjit._abi import structs
 from splitjit._abi.calls import ALIGNMENT, HEADER, WORD, Expected, LayoutRequest, call, most_words
 from splitjit._abi.kernels import LOOPS
-from splitjit._abi.structs import WORKS_WITH
 from splitjit._abi.thresholds import THRESHOLDS
 from splitjit._copy import buffers, slices
-from splitjit._copy.buffers import words_of
 from splitjit._plan.plan import MOST_PARTS, Plan
 from splitjit._runtime import threads
 from splitjit._runtime.events import warn
@@ -49,7 +46,8 @@ class CopyLayout:
     stream : int
         1 if stores of full cache lines bypass the cache, because the array is large.
     tables : ctypes array
-        The source's shape and strides, and the length of each part.
+        The source's shape and strides, and the length of each part; for given parts, also their
+        addresses, shapes and strides.
     block : int
         The bytes of a block for the parts.
     """
@@ -58,7 +56,7 @@ class CopyLayout:
 
     def __init__(self, memory: Any, tables: Any, block: int) -> None:
         self.record: np.ndarray = np.frombuffer(memory, np.int64)
-        self.address = addressof(memory)
+        self.address = ctypes.addressof(memory)
         self.loop, self.stream = LOOPS[memory[HEADER.loop]], memory[HEADER.stream]
         self.tables, self.block = tables, block
 
@@ -83,16 +81,14 @@ def lay_out(
     """
     rank, count = len(plan.shape), len(plan.sizes)
     record = (_WORD * most_words(rank, count))()
-    given = [*plan.shape, *strides, *plan.sizes]
-    if parts is not None:
-        given += words_of(parts)
+    given = [*plan.shape, *strides, *plan.sizes, *(buffers.words_of(parts) if parts else ())]
     tables = (_WORD * len(given))(*given)
-    shape = addressof(tables)
+    shape = ctypes.addressof(tables)
     sizes = shape + WORD * 2 * rank
     request = LayoutRequest(
         rank, plan.axis, count, itemsize, shape, sizes,
         0 if parts is None else sizes + WORD * count, WORD * (1 + 2 * rank),
-        *THRESHOLDS.stream_from, addressof(record), False,
+        *THRESHOLDS.stream_from, ctypes.addressof(record), False,
     )  # fmt: skip
     return CopyLayout(record, tables, call(NATIVE.lay_out, request))
 
@@ -111,7 +107,7 @@ def shared_fields() -> Expected | None:
         return buffers.POOL.load()
     python = f"{sys.implementation.name} {sys.version.split()[0]}"
     message = "compiled code cannot read arrays of %s and NumPy %s, so small splits take longer. %s"
-    warn(message, python, np.__version__, WORKS_WITH)
+    warn(message, python, np.__version__, structs.WORKS_WITH)
     return None
 
 
@@ -121,7 +117,7 @@ def _record(
     """Write what builtin functions expect of arrays such as `x`; what it points to stays alive."""
     steps = [(n - 1) * stride for n, stride in zip(plan.shape, x.strides, strict=True)]
     is_large, into = x.nbytes >= THRESHOLDS.large, layout.record.copy()
-    shape = addressof(layout.tables)
+    shape = ctypes.addressof(layout.tables)
     expected = shared._replace(
         dtype=id(x.dtype),
         rank=len(plan.shape),
@@ -131,12 +127,11 @@ def _record(
         start=sum([step for step in steps if step < 0]),
         stop=sum([step for step in steps if step > 0]) + x.itemsize,
         joins=joins,
-        loops=addressof(LOOP_ADDRESSES) + WORD * len(LOOPS) * joins,
+        loops=ctypes.addressof(LOOP_ADDRESSES) + WORD * len(LOOPS) * joins,
         stream_short_runs=THRESHOLDS.stream_from[0],
         stream_long_runs=THRESHOLDS.stream_from[1],
         fresh=layout.address,
         into=into.ctypes.data,
-        blocks=buffers.POOL.address,
         nbytes=layout.block if is_large else layout.block + ALIGNMENT,
         shape=shape,
         sizes=shape + WORD * 2 * len(plan.shape),
@@ -188,7 +183,7 @@ class How:
     __slots__ = ("_joins", "_needs", "_why", "fresh", "into", "layout", "nbytes")
 
     def __init__(self, nbytes: int, why: str, joins: bool = False) -> None:
-        # No dtype is kept: equal dtypes may differ in metadata, or in the class of their items.
+        # No dtype is a field: equal dtypes may differ in metadata, or in the class of their items.
         self.nbytes, self._why, self._joins = nbytes, why, joins
         self._needs = "core"  # the kernel to load next: the core, which lays out, and then the loop
         self.layout: CopyLayout | None = None
@@ -199,11 +194,10 @@ class How:
         """Copy an object if it and the arrays of `out` are as expected; else return None."""
         if out is None:
             return self.fresh(x)
-        if type(out) is list or type(out) is tuple:
-            given = list(out)  # nobody else changes this list
-            if self.into(x, given):
-                return given
-        return None
+        if type(out) is not list and type(out) is not tuple:
+            return None
+        given = list(out)  # nobody else changes this list
+        return given if self.into(x, given) else None
 
     def why_numpy(self) -> str:
         """Return why NumPy copies, as a key of the reasons that `explain` gives."""

@@ -16,7 +16,7 @@ from splitjit._copy.outputs import check_array, share_memory, views_of
 from splitjit._copy.run import adapter_of, or_refuse
 from splitjit._inputs.adapt import items_of
 from splitjit._inputs.input import Input, Masked, mask_of
-from splitjit._inputs.torch.foreign import exceed_each_other
+from splitjit._inputs.torch.foreign import differ_in_graph
 from splitjit._inputs.torch.memory import TORCH, join_at_once, places_of
 from splitjit._inputs.torch.tensors import in_reach, is_tensor, refuse_layout
 from splitjit._plan.arguments import Shape, normalize_axis
@@ -54,7 +54,7 @@ def _join(parts: Any, axis: SupportsIndex, out: Any, plans: Plans, stacks: bool)
     index = _axis_of(axis, shapes[0], stacks)
     by_library = functools.partial(first.joined, given, index, out, stacks)
     is_known = not first.is_traced() and all(type(n) is int for shape in shapes for n in shape)
-    differ = _surely_differ if is_known or first.library != "torch" else exceed_each_other
+    differ = _surely_differ if is_known or first.library != "torch" else differ_in_graph
     _check_shapes(shapes, index, plans, stacks, differ)
     if not is_known:
         return or_refuse(first, "parts", by_library)

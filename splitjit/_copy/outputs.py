@@ -38,12 +38,11 @@ def views_of(
     copies use only these views, which nobody else can change.
     """
     for i, part in enumerate(out):
-        if type(part) is np.ndarray:
-            continue
         if not issubclass(type(part), np.ndarray):
             hint = f"pass {OUT}[{i}].numpy()" if hasattr(type(part), "numpy") else ""
             raise SplitTypeError.of(f"{OUT}[{i}] of type {kind_of(part)}", rule, hint)
-        refuse_meaning(part, f"{OUT}[{i}]")
+        if type(part) is not np.ndarray:
+            refuse_meaning(part, f"{OUT}[{i}]")
     return [np.ndarray.view(part, np.ndarray) for part in out]
 
 

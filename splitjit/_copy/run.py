@@ -16,7 +16,7 @@ no decision.
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from splitjit._copy.outputs import check_memory, check_out
 from splitjit._inputs.adapt import adapt, memory
 from splitjit._inputs.arrays import is_dask_array
 from splitjit._inputs.input import Copies, Input, Request, by_plan
-from splitjit._plan.arguments import check_views
+from splitjit._plan.arguments import check_copy
 from splitjit._plan.plan import Plan
 from splitjit._runtime.threads import one_thread
 from splitjit.errors import SplitError, SplitTypeError, X, kind_of, reason
@@ -90,8 +90,7 @@ def adapter_of(x: Any, copy: Any) -> Input:
     if type(x) is np.ndarray:
         return Input(x)
     if issubclass(type(x), Input):
-        given: Input = x
-        return given
+        return cast(Input, x)
     if is_dask_array(x):
         from splitjit._copy.lazy import Lazy  # most programs never need it
 
@@ -107,7 +106,7 @@ def decide(
     `by_operator` is whether the library may make the parts though kernels can, too.
     """
     if copy is not True:
-        check_views(out, copy)
+        check_copy(out, copy)
         array = given.array
         return Decision("views", None if array is None else request.plan_of(array.shape))
     if by_operator and (found := given.operator(request, out)) is not None:

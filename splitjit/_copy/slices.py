@@ -1,8 +1,9 @@
 """Copy with NumPy, slice by slice.
 
-This is for small arrays, Python objects, arrays of shapes that were never split before, and
-arrays of any size if no kernel can be loaded. NumPy assigns strings and other Python objects,
-because references must be counted; Numba compiles the loop over the parts.
+This is for Python objects, for small arrays that are the first of their shape or come before
+kernels are loaded, and for arrays of any size if no kernel can be loaded. NumPy assigns strings
+and other Python objects, because references must be counted; Numba compiles the loop over the
+parts.
 """
 
 import functools
@@ -22,17 +23,15 @@ from splitjit._runtime.loading import LOADER, never_compiles
 def fresh(x: np.ndarray, axis: int, sizes: Shape) -> list[np.ndarray]:
     """Copy `x` to new parts."""
     dtype = x.dtype
-    if dtype.hasobject:
-        # One by one, because one part of a whole copy would keep all objects alive.
-        if x.nbytes < THRESHOLDS.large:
-            return [view.copy() for view in views(x, axis, sizes)]
+    if not dtype.hasobject:  # one part of a whole copy would keep all objects alive
+        if dtype.names is not None and dtype.itemsize:
+            return [part.view(dtype) for part in fresh(x.view(_bits(dtype)), axis, sizes)]
+        if axis == 0 or math.prod(x.shape[:axis]) == 1:  # contiguous in a copy of the whole
+            return views(x.copy(), axis, sizes)
+    elif x.nbytes >= THRESHOLDS.large:
         parts = [np.empty(view.shape, dtype) for view in views(x, axis, sizes)]
         into(x, indices_of(axis, sizes), parts)
         return parts
-    if dtype.names is not None and dtype.itemsize:
-        return [part.view(dtype) for part in fresh(x.view(_bits(dtype)), axis, sizes)]
-    if axis == 0 or math.prod(x.shape[:axis]) == 1:  # parts are contiguous in a copy of the whole
-        return views(x.copy(), axis, sizes)
     return [view.copy() for view in views(x, axis, sizes)]
 
 
@@ -44,13 +43,11 @@ def into(
     If `joins`, copy these arrays to `x`.
     """
     dtype = x.dtype
-    if dtype.hasobject:
-        views = list(map(x.__getitem__, indices))
-        loop = object_loop(x.nbytes)
-        if loop is not None:
-            loop(zip(*((views, parts) if joins else (parts, views)), strict=True))
-            return
-    elif dtype.names is not None and dtype.itemsize:
+    if dtype.hasobject and (loop := object_loop(x.nbytes)):
+        pieces = [x[index] for index in indices]
+        loop(zip(*((pieces, parts) if joins else (parts, pieces)), strict=True))
+        return
+    if dtype.names is not None and dtype.itemsize and not dtype.hasobject:
         x, parts = x.view(_bits(dtype)), [part.view(_bits(dtype)) for part in parts]
     for i, index in enumerate(indices):  # `zip` with `strict` takes as long as a small copy
         if joins:
@@ -88,13 +85,13 @@ def object_loop(nbytes: int) -> Callable[[Iterator[Any]], None] | None:
     The loop is for large arrays, in a program that uses Numba. It takes pairs of a target and a
     part, of equal shapes and dtypes.
     """
-    uses_numba = assign_loop.cache_info().currsize or hasattr(sys.modules.get("numba"), "prange")
+    uses_numba = hasattr(sys.modules.get("numba"), "prange")
     return assign_loop() if uses_numba and nbytes >= THRESHOLDS.large else None
 
 
 @functools.cache
 def assign_loop() -> Callable[[Iterator[Any]], None] | None:
-    """Compile the loop over Python objects; return None if Numba cannot compile now."""
+    """Compile the loop over Python objects; return None, for good, if Numba cannot compile now."""
     if never_compiles() or LOADER.is_forked_child:
         return None
     import numba

@@ -13,7 +13,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex, TypedDict, TypeVar
 
 from splitjit._plan import rules
-from splitjit._plan.rules import Rule
 from splitjit.errors import (
     OUT,
     SplitError,
@@ -84,7 +83,7 @@ def rule_of(
     num_splits: Any = None,
     indices: Any = None,
     num_sections: Any = None,
-) -> Rule:
+) -> rules.Rule:
     """Return the rule given by the parameters of `splitjit.split`.
 
     This runs on every call, before any cache: a cache cannot tell True and 1.0 from 1.
@@ -132,7 +131,7 @@ def rule_of(
         raise SplitTypeError.of(pairs(**{name: value}), error.rule, hint) from None
 
 
-def named_rule(operator: str, split: Any, others: Mapping[str, Any]) -> Rule:
+def named_rule(operator: str, split: Any, others: Mapping[str, Any]) -> rules.Rule:
     """Return the rule of a function that takes all rules but `split` as ``**others``."""
     if unknown := {name: others[name] for name in others if name not in rules.NAMES}:
         refuse_call(operator, NOT_GIVEN, unknown, "out", "copy")
@@ -150,8 +149,8 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 def hide_traps(function: Function) -> Function:
     """Hide the parameters that only catch wrong calls from `inspect.signature`.
 
-    They are `by_position` and ``**unknown``. With them, and rules that are keyword-only only by
-    `by_position`, a call is faster than with Python's keyword-only parameters.
+    They are `by_position` and ``**unknown``. A value that arrives in `by_position` was meant for a
+    rule that is keyword-only. Python's own keyword-only parameters would make a call slower.
     """
     signature = inspect.signature(function)
     parameters = list(signature.parameters.values())
@@ -209,7 +208,7 @@ def shape_of(shape: Sequence[SupportsIndex]) -> Shape:
         kind: type = type(shape)
         received, hint = error.texts[0], ""
         if kind is int:
-            received, hint = pairs(shape=shape), f"pass ({shorten(shape)},)"
+            hint = f"pass ({shorten(shape)},)"
         elif hasattr(kind, "shape"):
             received, hint = f"shape of type {kind_of(shape)}", "pass x.shape"
         raise SplitTypeError.of(received, error.rule, hint) from None
@@ -235,7 +234,7 @@ def normalize_axis(axis: SupportsIndex, shape: Sequence[object]) -> int:
 # ---- out and copy ------------------------------------------------------------------------
 
 
-def check_views(out: Any, copy: Any) -> None:
+def check_copy(out: Any, copy: Any) -> None:
     """Refuse a `copy` that is not a bool, and `out` together with ``copy=False``."""
     if not isinstance(copy, bool):
         raise SplitTypeError.of(pairs(copy=copy), "must be a bool")

@@ -18,7 +18,6 @@ from splitjit._plan.arguments import (
     normalize_axis,
     shape_of,
 )
-from splitjit._plan.rules import Rule
 from splitjit.errors import SplitError, X, describe, pairs, param, shorten
 
 _SHOWN = 32  # more parts than a text shows
@@ -163,7 +162,7 @@ def check_shape(plan: Plan, shape: tuple[Any, ...]) -> None:
 # ---- sizes -------------------------------------------------------------------------------
 
 
-def sizes_of(shape: Shape, axis: int, rule: Rule, most: int) -> Shape:
+def sizes_of(shape: Shape, axis: int, rule: rules.Rule, most: int) -> Shape:
     """Return the part sizes that a rule gives for an axis.
 
     Raises
@@ -200,7 +199,7 @@ def sizes_of(shape: Shape, axis: int, rule: Rule, most: int) -> Shape:
     return value if isinstance(value, tuple) else rules.sizes_of_parts(kind, value, count, length)
 
 
-def _hint(shape: Shape, axis: int, rule: Rule, fault: int, number: int) -> str:
+def _hint(shape: Shape, axis: int, rule: rules.Rule, fault: int, number: int) -> str:
     """Return a likely fix; see `HINTS`."""
     kind = rule[0]
     if kind == rules.LENGTHS and fault == rules.WRONG_LENGTH and shape.count(number) == 1:
@@ -246,13 +245,13 @@ class PlanCache:
         self._plans: dict[Hashable, Any] = {}
         self.get = self._plans.get
 
-    def plan(self, shape: Shape, axis: SupportsIndex, rule: Rule) -> Any:
+    def plan(self, shape: Shape, axis: SupportsIndex, rule: rules.Rule) -> Any:
         """Plan the split of a shape of plain integers; equal calls share a plan."""
         axis = integer("axis", axis)
         plan = self.get((shape, axis, rule))
         return self.add((tuple(shape), axis, rule)) if plan is None else plan
 
-    def add(self, key: tuple[Shape, int, Rule]) -> Any:
+    def add(self, key: tuple[Shape, int, rules.Rule]) -> Any:
         """Make the plan for a key, and keep it unless it has too many parts."""
         shape, axis, rule = key
         index = normalize_axis(axis, shape)

@@ -7,8 +7,8 @@ SHA-256 covers the file's name and the object. So code that is damaged, or made 
 or processor, never runs, even if somebody renames files.
 """
 
-# All imports of this module are here: if another thread is importing a module at a fork, the child
-# waits forever for that import.
+# All imports are here, but for llvmlite, which the loader has imported before: if another thread is
+# importing a module at a fork, the child waits forever for that import.
 import contextlib
 import functools
 import hashlib
@@ -27,7 +27,7 @@ from splitjit._runtime.events import debug
 
 _PACKAGE = os.path.dirname(os.path.dirname(__file__))
 
-SOURCE = os.path.join(_PACKAGE, "_kernels")
+FOLDER = os.path.join(_PACKAGE, "_kernels")
 """The folder of the kernels' source."""
 
 _MAGIC = b"splitjit kernel 1\n"
@@ -48,7 +48,7 @@ def folders() -> list[str]:
     chosen = os.environ.get("NUMBA_CACHE_DIR")
     if chosen:
         return [os.path.join(chosen, "splitjit")]
-    beside = [os.path.join(SOURCE, "__pycache__")] if os.path.isdir(SOURCE) else []
+    beside = [os.path.join(FOLDER, "__pycache__")] if os.path.isdir(FOLDER) else []
     users = os.path.join(user_cache(), "splitjit")
     return beside + [users] * os.path.isabs(users)  # relative if this user has no home
 
@@ -181,7 +181,7 @@ def _digest() -> str:
     import llvmlite
 
     paths = [os.path.join(_PACKAGE, "_plan", "rules.py")]
-    for folder in (SOURCE, os.path.join(_PACKAGE, "_abi")):
+    for folder in (FOLDER, os.path.join(_PACKAGE, "_abi")):
         for inside, _, names in sorted(os.walk(folder)):
             paths += [os.path.join(inside, name) for name in sorted(names) if name.endswith(".py")]
     numba = os.path.dirname(getattr(find_spec("numba"), "origin", None) or "")

@@ -104,7 +104,8 @@ class _Loader:
         nbytes : int, optional
             The bytes of the copy that needs the kernel, see `pays`. By default, it is time.
         wait : bool, default False
-            Whether to wait while another thread loads a kernel.
+            Whether to wait while another thread loads a kernel, to try again at once after a
+            failure, and to compile what another process is compiling.
 
         Returns
         -------

@@ -143,7 +143,7 @@ def explain(nbytes: int) -> tuple[int, str]:
     helpers = min(most - 1, MOST_HELPERS, nbytes // share)
     why = f"the caller and {helpers} of its helpers, limited by {limited_by}"
     if helpers < most - 1:
-        why = f"each helper gets at least {share} bytes"
+        why = f"each helper gets at least {share} bytes, and there are at most {MOST_HELPERS}"
     if nbytes < THRESHOLDS.wake_from:
         why += "; helpers are asked only if it follows another large copy at once"
     return helpers + 1, why
@@ -203,9 +203,8 @@ def numba_limit() -> int:
 
 def affinity() -> int:
     """Return how many cores this thread may run on now."""
-    if hasattr(os, "sched_getaffinity"):  # not on macOS and Windows
-        with contextlib.suppress(OSError):
-            return len(os.sched_getaffinity(0)) or 1
+    with contextlib.suppress(AttributeError, OSError):  # macOS and Windows lack the function
+        return len(os.sched_getaffinity(0)) or 1
     return os.cpu_count() or 1
 
 

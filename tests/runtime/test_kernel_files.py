@@ -334,8 +334,8 @@ def test_a_changed_source_is_noticed_where_neither_time_nor_size_tell(
     digest, tmp_path, monkeypatch
 ):
     """Reproducible builds give all files the same date."""
-    folder = shutil.copytree(kernel_files.SOURCE, tmp_path / "kernels")
-    monkeypatch.setattr(kernel_files, "SOURCE", str(folder))
+    folder = shutil.copytree(kernel_files.FOLDER, tmp_path / "kernels")
+    monkeypatch.setattr(kernel_files, "FOLDER", str(folder))
     digests = set()
     for file in ["loops/plain.py", "core/entry.py", "ir/llvm.py", "compiling.py"]:
         digests.add(digest())
@@ -353,7 +353,7 @@ def test_a_frozen_application_has_no_source(split, digest, tmp_path, monkeypatch
     monkeypatch.delenv("NUMBA_CACHE_DIR")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(kernel_files, "user_cache", lambda: str(tmp_path))
-    monkeypatch.setattr(kernel_files, "SOURCE", str(tmp_path / "missing"))
+    monkeypatch.setattr(kernel_files, "FOLDER", str(tmp_path / "missing"))
     monkeypatch.setattr(kernel_files, "_digest", digest)
     assert split().compiled
     assert not split().compiled
@@ -364,7 +364,7 @@ def test_a_frozen_application_has_no_source(split, digest, tmp_path, monkeypatch
 def test_the_folders_of_kernel_files(tmp_path, monkeypatch):
     source, user = tmp_path / "source", tmp_path / "user"
     source.mkdir()
-    monkeypatch.setattr(kernel_files, "SOURCE", str(source))
+    monkeypatch.setattr(kernel_files, "FOLDER", str(source))
     monkeypatch.setattr(kernel_files, "user_cache", lambda: str(user))
     monkeypatch.setenv("NUMBA_CACHE_DIR", "")
     assert kernel_files.folders() == [str(source / "__pycache__"), str(user / "splitjit")]

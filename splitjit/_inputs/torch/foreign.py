@@ -13,7 +13,6 @@ from splitjit._inputs.input import Request
 from splitjit._plan import rules
 from splitjit._plan.arguments import MOST_IN_MEMORY, normalize_axis
 from splitjit._plan.plan import sizes_of
-from splitjit._plan.rules import Rule
 
 
 def views_of(x: Any, request: Request) -> list[Any]:
@@ -45,7 +44,7 @@ def shape_of(x: Any) -> tuple[Any, ...]:
         return tuple([int(n) for n in x.shape])
 
 
-def _with_rest(rule: Rule, length: int, traced: Any) -> Rule:
+def _with_rest(rule: rules.Rule, length: int, traced: Any) -> rules.Rule:
     """Replace a length of -1 by the rest of the axis, as `check_lengths` does."""
     kind, value = rule
     if kind != rules.LENGTHS or not isinstance(value, tuple):
@@ -64,8 +63,7 @@ def surely(condition: Any) -> bool:
     Such values are the numbers in a tensor, for a graph that torch.compile or an exporter makes.
     """
     symbolic_shapes = sys.modules.get("torch.fx.experimental.symbolic_shapes")
-    holds: bool = getattr(symbolic_shapes, "guard_or_false", bool)(condition)
-    return holds
+    return bool(getattr(symbolic_shapes, "guard_or_false", bool)(condition))
 
 
 def exceeds(number: Any, limit: Any) -> bool:
@@ -76,12 +74,12 @@ def exceeds(number: Any, limit: Any) -> bool:
     return False
 
 
-def exceed_each_other(n: Any, m: Any) -> bool:
+def differ_in_graph(n: Any, m: Any) -> bool:
     """Return whether two numbers differ; see `exceeds`."""
     return exceeds(n, m) or exceeds(m, n)
 
 
-def _views_by_rule(x: Any, axis: int, rule: Rule, length: Any) -> Any:
+def _views_by_rule(x: Any, axis: int, rule: rules.Rule, length: Any) -> Any:
     """Return the parts; in a graph, use operators that work for other lengths or refuse them.
 
     The sizes are computed from ``x.shape``, so that a graph records the formula. If another length
@@ -138,7 +136,7 @@ def _slices(x: Any, axis: int, cuts: list[Any]) -> list[Any]:
     return [x[(*whole, slice(ends[i], ends[i + 1]))] for i in range(len(ends) - 1)]
 
 
-def _fits(rule: Rule, length: int) -> bool:
+def _fits(rule: rules.Rule, length: int) -> bool:
     """Return whether a rule fits a length that may be a symbol; add as few guards as possible."""
     kind, value = rule
     if not isinstance(value, tuple):

@@ -14,9 +14,9 @@ forward-mode AD level                 a dual tensor has a tangent beside its mem
 address 0, but not empty              functional tensors, and storages that were freed
 ====================================  ==========================================================
 
-`torch.compiler.is_compiling` comes before all of these, because torch.compile cannot trace them.
-Most of these checks call ``torch._C``: the public functions take longer. If a version
-of torch lacks one, torch makes all parts, which is correct but slower.
+`torch.compiler.is_dynamo_compiling` comes before all of these, because torch.compile cannot trace
+them. Most of these checks call ``torch._C``: the public functions take longer. If a version of
+torch lacks one, torch makes all parts, which is correct but slower.
 """
 
 import contextlib
@@ -95,14 +95,13 @@ def words() -> dict[Any, Any]:
 
 def array_of(x: Any) -> np.ndarray | None:
     """Return the memory of a tensor as an array, or None if it is not the whole tensor."""
-    array: np.ndarray
     word = words().get(x.dtype)
     try:
         if x.requires_grad and sys.modules["torch"].is_grad_enabled():
             return None
         x = x.detach()  # a new tensor, which no other thread can change by `set_` or `resize_`
         # `numpy` refuses other devices and lazy conjugates, and fixes the size of the storage.
-        array = (x if word is None else x.view(word)).numpy()
+        array: np.ndarray = (x if word is None else x.view(word)).numpy()
     except MemoryError:
         raise
     except Exception:
@@ -128,7 +127,7 @@ def _quiet(x: Any) -> Any:
     return warnings.catch_warnings(action="ignore")
 
 
-def address_of(x: Any) -> int:
+def _address_of(x: Any) -> int:
     """Return the address of a tensor, or 0 for tracers and wrappers, which have no memory."""
     try:
         with _quiet(x):
@@ -147,7 +146,7 @@ def places_of(tensors: list[Any]) -> list[np.ndarray]:
 
 
 def _place_of(x: Any, storages: dict[int, int]) -> np.ndarray:
-    address = address_of(x) if x.device.type == "cpu" else 0
+    address = _address_of(x) if x.device.type == "cpu" else 0
     with _quiet(x):
         size = x.element_size()
         if not address:
@@ -181,7 +180,7 @@ def has_lost_memory(x: Any) -> bool:
     torch, x = sys.modules["torch"], unwrapped(x)
     if x.is_nested or x.layout is not torch.strided:
         return False
-    if address_of(x):
+    if _address_of(x):
         with _quiet(x):
             return bool(int(x.numel())) and not lies_in_storage(x)
     if x.device.type not in _WITH_STORAGES or torch._is_functional_tensor(x):

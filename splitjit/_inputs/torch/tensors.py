@@ -18,7 +18,6 @@ import numpy as np
 from splitjit._abi.thresholds import THRESHOLDS
 from splitjit._inputs.input import Copies, Input, LibraryTargets, Request
 from splitjit._inputs.torch import foreign, memory
-from splitjit._inputs.torch.foreign import exceed_each_other, is_planned, shape_of, views_of
 from splitjit._inputs.torch.memory import TORCH, look_up
 from splitjit._plan.arguments import listed
 from splitjit._plan.plan import Plan
@@ -97,7 +96,7 @@ class Tensor(Input):
     @property
     def shape(self) -> tuple[Any, ...]:
         """The shape: plain integers, or symbols if a tracer has dynamic shapes."""
-        return shape_of(self.x)
+        return foreign.shape_of(self.x)
 
     def views(self, plan: Plan) -> list[Any]:
         """Return views made by torch."""
@@ -105,7 +104,7 @@ class Tensor(Input):
 
     def made_by_library(self, request: Request, copy: bool) -> list[Any]:
         """Return copies or views made by torch."""
-        parts = views_of(self.x, request)
+        parts = foreign.views_of(self.x, request)
         if copy:
             contiguous = sys.modules["torch"].contiguous_format
             parts = [part.clone(memory_format=contiguous) for part in parts]
@@ -153,7 +152,7 @@ class Tensor(Input):
                 received = f"{X} or {OUT}[{i}] that requires a gradient"
                 rule = f"a split with {OUT}= records no gradient; split without, or under no_grad"
                 raise SplitTypeError.of(received, rule)
-        if is_planned(self.shape):
+        if foreign.is_planned(self.shape):
             return tensors, views, memory.places_of([*tensors, x])
         check_shapes(tensors, views)
         return tensors, views, []
@@ -269,9 +268,9 @@ def check_shapes(tensors: list[Any], views: list[Any]) -> None:
         rule = f"must have an array for each of {len(views)} parts"
         raise SplitError.of(f"{OUT} of {len(tensors)} arrays", rule)
     for i, (target, view) in enumerate(zip(tensors, views, strict=True)):
-        given, shape = shape_of(target), shape_of(view)
+        given, shape = foreign.shape_of(target), foreign.shape_of(view)
         extents = zip((len(given), *given), (len(shape), *shape), strict=False)
-        if [1 for a, b in extents if exceed_each_other(a, b)]:
+        if [1 for a, b in extents if foreign.differ_in_graph(a, b)]:
             received = f"{OUT}[{i}] of shape {given}"
             raise SplitError.of(received, f"part {i} has shape {shape}")
         if [j for j in range(i) if tensors[j] is target]:

@@ -39,7 +39,7 @@ if sys.platform == "linux":
     _READ_AND_WRITE, _PRIVATE_AND_ANONYMOUS, _HUGE_PAGES = 0x3, 0x22, 14
     _mmap = types.ExternalFunction("mmap", intp(intp, intp, *[int32] * 3, intp))
     _advise = types.ExternalFunction("madvise", int32(intp, intp, int32))
-    _munmap = types.ExternalFunction("munmap", int32(intp, intp))
+    _unmap = types.ExternalFunction("munmap", int32(intp, intp))
 
     @jit
     def _map(size):
@@ -48,10 +48,6 @@ if sys.platform == "linux":
             return 0
         _advise(block, size, _HUGE_PAGES)
         return block
-
-    @jit
-    def _unmap(block, size):
-        _munmap(block, size)
 
 else:
     _map = allocate

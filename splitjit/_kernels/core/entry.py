@@ -7,7 +7,6 @@ words of `Expected`, which keeps everything that they point to alive.
 """
 
 from splitjit._abi.calls import MAX_RANK, ROW, WORD, Arguments, Expected, Header, LayoutRequest
-from splitjit._abi.kernels import LINE
 from splitjit._abi.structs import ARRAY, C_CONTIGUOUS, INT_MASK, LIST, WRITEABLE, NumpyArray
 from splitjit._kernels.compiling import jit
 from splitjit._kernels.core import c_api
@@ -25,7 +24,7 @@ from splitjit._kernels.ir.intrinsics import (
     words_at,
 )
 from splitjit._kernels.ir.intrinsics import call as call_address
-from splitjit._kernels.ir.records import layout_at, most_words, part_at, read
+from splitjit._kernels.ir.records import aligned, layout_at, most_words, part_at, read
 
 _SHAPE = WORD * MAX_RANK  # bytes
 _NO, _WITH_GAPS, _CONTIGUOUS = range(3)
@@ -201,7 +200,7 @@ def fresh(record, source):
     if not memory:
         c_api.clear_error()
         return _nothing(call)
-    block = -(-words_at(memory)[ARRAY.data] // LINE) * LINE
+    block = aligned(words_at(memory)[ARRAY.data])
     parts = _parts_of(call, memory, block, c_api.new_list(call.count))
     c_api.decrement(memory)  # each part has its own reference
     if parts and _is_expected(call, source):
