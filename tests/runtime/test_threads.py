@@ -370,7 +370,7 @@ let(awake_share=1 << 20)
 assert not asks(7) and asks(8)
 """,
     "2: small copies are in no row": """
-let(**of_team | {"in_a_row": 10**15, "pause": 0, "ended": -(10**16)})
+let(**of_team | {"in_a_row": 10**15, "awake": 10**15, "pause": 0, "ended": -(10**16)})
 assert not asks(3) and not asks(4) and asks(4)
 """,
     "3: helpers that do not come are left alone": """
