@@ -304,6 +304,33 @@ def test_gradients_flow_through_a_join(torch):
         splitjit.join([torch.ones(3, 4), x], out=torch.empty(6, 4))
 
 
+def test_torch_reads_tensors_with_gaps_and_writes_contiguous_ones(torch, monkeypatch):
+    flat = torch.arange(60.0)
+    block = flat.view(6, 10)
+    parts, x = [block[:4, :2], block[:4, 1:3], block[1:5, :2]], block[:2, :4]
+    out, shrunk = torch.zeros(4, 6), torch.zeros(4, 10)[:, :2]
+    shrunk.untyped_storage().resize_(100)
+    over = [flat[2:6].view(2, 2), torch.zeros(2, 2)]
+    for call, message in (
+        (lambda: splitjit.join(parts, 1, out=flat[20:44].view(4, 6)), r"parts\[0\].*share"),
+        (lambda: splitjit.join([*parts[:2], shrunk], 1, out=out), r"parts\[2\].*resized"),
+        (lambda: splitjit.split(x, 2, 1, out=over), "share"),
+        (lambda: splitjit.split(shrunk, 1, 1, out=list(torch.zeros(2, 4, 1))), "x .*resized"),
+    ):
+        with pytest.raises(SplitError, match=message):
+            call()
+    assert torch.equal(flat, torch.arange(60.0))
+    assert not out.any()
+    between = [flat[4:8].view(2, 2), torch.zeros(2, 2)]  # one part lies between the rows of x
+    assert torch.equal(torch.cat(splitjit.split(x, 2, 1, out=between), 1), x)
+    monkeypatch.setattr("splitjit._copy.join._join", None)  # Python decides nothing
+    monkeypatch.setattr("splitjit._copy.run.moves_of", None)
+    assert splitjit.join(parts, 1, out=out) is out
+    assert torch.equal(out, torch.cat(parts, 1))
+    pieces = splitjit.split(block[:4, 1:7], 3, 1, out=list(torch.zeros(2, 4, 3)))
+    assert torch.equal(torch.cat(pieces, 1), block[:4, 1:7])
+
+
 def test_torch_joins_into_new_contiguous_tensors(torch):
     a = torch.rand(2, 3, 4, 5).to(memory_format=torch.channels_last)
     for parts in [a, a], [a.clone().requires_grad_()] * 2:

@@ -111,12 +111,15 @@ def array_of(x: Any) -> np.ndarray | None:
 
 def lies_in_storage(x: Any) -> bool:
     """Return whether a non-empty tensor fits in its storage, which may have been shrunk."""
-    items = int(x.numel())
-    if not x.is_contiguous():
-        steps = zip(x.shape, x.stride(), strict=True)  # torch has no negative strides
-        items = 1 + sum([(int(n) - 1) * int(step) for n, step in steps])
-    nbytes = (int(x.storage_offset()) + items) * int(x.element_size())
-    return nbytes <= int(x.untyped_storage().nbytes())
+    nbytes = int(x.nbytes) if x.is_contiguous() else _span_of(x)
+    start = int(x.storage_offset()) * int(x.element_size())
+    return start + nbytes <= int(x.untyped_storage().nbytes())
+
+
+def _span_of(x: Any) -> int:
+    """Return the bytes from the first item of a non-empty tensor to the end of its last one."""
+    steps = zip(x.shape, x.stride(), strict=True)  # torch has no negative strides
+    return (1 + sum([(int(n) - 1) * int(step) for n, step in steps])) * int(x.element_size())
 
 
 def _quiet(x: Any) -> Any:
@@ -289,11 +292,12 @@ def _suits_runs(tensors: list[Any], plan: Plan) -> bool:
     return nbytes < THRESHOLDS.large or (is_long and all(x.is_contiguous() for x in tensors))
 
 
-def _surely_fit(x: Any, plan: Plan, parts: Any) -> bool:
-    """Return whether torch may copy between a tensor and its parts: all contiguous, and apart.
+def _surely_fit(x: Any, plan: Plan, parts: Any, joins: bool = False) -> bool:
+    """Return whether torch may copy between a tensor and its parts: they fit, and are apart.
 
-    Torch would resize an output of another shape, and write to one that records a gradient. It does
-    not notice tensors that share memory, or that reach beyond their storage.
+    Those that are written must be contiguous: the parts or, if the parts are joined, `x`. Torch
+    would resize an output of another shape, and write to one that records a gradient. It does not
+    notice an output that shares memory, or a tensor that reaches beyond its storage.
     """
     if type(parts) is not list or len(parts) != len(plan.sizes):
         return False
@@ -305,16 +309,23 @@ def _surely_fit(x: Any, plan: Plan, parts: Any) -> bool:
         for t, shape in zip((x, *parts), (plan.shape, *plan.output_shapes)):  # noqa: B905
             if type(t) not in kinds or t.dtype is not dtype or t.shape != shape:
                 return False
-            if not (t.is_cpu and t.is_contiguous()) or t.requires_grad or t.is_neg():
+            if not t.is_cpu or t.requires_grad or t.is_neg():
                 return False
             if (is_complex and t.is_conj()) or (has_versions and t._version < 0):
                 return False  # to read the version of an inference tensor is an error
             start, nbytes = t.data_ptr(), t.nbytes
+            if nbytes and not t.is_contiguous():
+                if (t is x) is joins:  # it is written
+                    return False
+                nbytes = _span_of(t)
             if t.storage_offset() * itemsize + nbytes > len(t.untyped_storage()):  # in bytes
                 return False
             ranges.append((start, start + nbytes))
     except (RuntimeError, AttributeError):  # a nested or sparse tensor, or another object
         return False
+    if joins:  # parts that are only read may share memory
+        start, stop = ranges[0]
+        return not [1 for low, high in ranges[1:] if low < stop and start < high]
     ranges.sort()
     return not [1 for i in range(1, len(ranges)) if ranges[i][0] < ranges[i - 1][1]]
 
@@ -325,7 +336,7 @@ def join_at_once(parts: list[Any], plan: Plan, out: Any) -> Any:
         if parts[0].is_quantized or not _suits_runs(parts, plan):
             return None
         if out is not None:
-            fits = _surely_fit(out, plan, parts)
+            fits = _surely_fit(out, plan, parts, joins=True)
         else:  # torch would convert dtypes, skip empty tensors of rank 1, and read past a storage
             fits = [x.shape for x in parts] == [*plan.output_shapes]
             fits = fits and all(x.dtype is parts[0].dtype and lies_in_storage(x) for x in parts)
