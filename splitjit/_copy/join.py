@@ -112,10 +112,12 @@ def _join_at_once(parts: Any, axis: Any, out: Any, plans: Plans, stacks: bool) -
     if not is_plain:
         return join_at_once(given, plan, out)
     how = plan._join  # once, because another thread may set it
-    if how is None:
+    if how is None or (out is not None and out.shape != plan.shape):
         return None
     made = allocate_whole(plan.shape, given[0].dtype) if out is None else out
-    return made if how.into(made, given) else None
+    if how.into(made, given) or how_of(plan, made, joins=True).into(made, given):
+        return made
+    return None
 
 
 def _axis_of(axis: Any, shape: Shape, stacks: bool) -> int:

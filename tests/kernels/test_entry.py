@@ -97,11 +97,13 @@ def test_one_compiled_call_checks_arrays_of_several_kinds_in_turn(monkeypatch):
     whole = np.arange(24.0).reshape(4, 6)
     kinds = [whole, whole.astype("i1"), np.asfortranarray(whole), np.ma.masked_array(whole)]
     outs = [[np.zeros_like(part) for part in plan(x)] for x in kinds]
+    joined = [plan.join(out) for out in outs]
     monkeypatch.setattr(run, "check_out", None)  # Python checks nothing
     for x, out in [*zip(kinds, outs, strict=True)] * 2:
         assert items(plan(x, out)) == items(views(x, plan))
-        for part in out:
-            part.fill(99)
+    monkeypatch.setattr("splitjit._copy.join._join", None)
+    for x, out, whole in [*zip(kinds[:2], outs, joined, strict=False)] * 2:
+        assert items([plan.join(out), plan.join(out, whole)]) == items([x, x])
 
 
 def test_one_compiled_call_joins_parts_that_share_memory_or_have_gaps(monkeypatch):
