@@ -1,4 +1,4 @@
-"""Lines on standard error, and JSON. It imports little, so that the command speaks at once."""
+"""What the command says: lines, amounts, options and JSON. It imports little, to speak at once."""
 
 import contextlib
 import math

@@ -18,6 +18,9 @@ def run() -> NoReturn:
         number = getattr(signal, name, None)  # only Windows has SIGBREAK, and it has no SIGHUP
         if number is not None and signal.getsignal(number) == signal.SIG_DFL:  # not under nohup
             signal.signal(number, _interrupt)
+    for stream in ("stdout", "stderr"):
+        if getattr(sys, stream) is None:  # the caller has closed it
+            setattr(sys, stream, open(os.devnull, "w"))  # noqa: SIM115
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     sys.exit(main())
 

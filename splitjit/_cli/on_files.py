@@ -116,9 +116,10 @@ def print_report(planned: SplitFiles, dry_run: bool, verbose: bool) -> None:
         _print([f"{count} files, {nbytes}, {planned.targets[0]} and others (-v lists them)"])
     several = len(planned.targets) > 1 and any(len(file.tensors) > 1 for file in planned.files)
     if several and planned.operator != "join":
-        each = planned.nbytes / max(len(file.targets) for file in planned.files)
-        share = percent(planned.share_split)
-        print(f"{share} of the bytes are split; each part holds {amount(each)}")
+        divided = [file for file in planned.files if file.targets]
+        held = {sum(one.part_nbytes(i) for one in divided) for i in range(len(divided[0].targets))}
+        most = "up to " * (len(held) > 1) + amount(max(held))
+        print(f"{percent(planned.share_split)} of the bytes are split; each part holds {most}")
 
 
 def _print(lines: Iterable[str]) -> None:

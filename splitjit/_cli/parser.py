@@ -39,11 +39,9 @@ def _warmup(parser: argparse.ArgumentParser) -> None:
 
 
 def _cache(parser: argparse.ArgumentParser) -> None:
-    """Print the folders that may hold compiled kernels, and how many bytes they take.
-
-    Kernels are compiled again when they are next needed.
-    """
-    _flag(parser, "--clear", text="remove the kernels of all versions of splitjit from them")
+    """Print the folders that may hold compiled kernels, and how many bytes they take."""
+    text = "remove the kernels of all versions of splitjit from them; they are compiled again when "
+    _flag(parser, "--clear", text=text + "they are next needed")
     _flag(parser, "--json", text="print JSON, for other programs")
 
 
@@ -176,7 +174,7 @@ COMMANDS = {function.__name__[1:]: function for function in _COMMANDS}
 
 # ---- options that several commands have --------------------------------------------------
 
-_PART = "a part: a file, the folder of a rank, or a folder of ranks"
+_PART = "a part: a file or the folder of a rank; or a folder that holds all parts"
 
 
 def _flag(group: argparse._ActionsContainer, *names: str, text: str | None) -> None:

@@ -24,7 +24,6 @@ _UNSUPPORTED = {
 }
 """Errors of calls that some systems or file systems lack."""
 
-
 _KEEP_SIZE = 1
 """The mode of fallocate in which a file keeps its size."""
 

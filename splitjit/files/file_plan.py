@@ -185,10 +185,10 @@ class SplitFiles:
     files : tuple of FilePlan
         The parts of each file.
     indexes : tuple of (Path, bytes)
-        The indexes and manifests of the ranks, with their contents.
+        The new indexes and manifests, with their contents.
     warnings : tuple of str
-        Weights that are split although their bias, scale or zero point is copied, or
-        split at other features, and vice versa.
+        What is odd about the split: tensors that are split unlike their weight, fused weights
+        that are split as one, files without tensors, or that most bytes are copied.
     copies : tuple of (Path, Path)
         The copies of configurations and tokenizers, and their sources.
     notes : tuple of str
@@ -212,7 +212,7 @@ class SplitFiles:
     @property
     def share_split(self) -> float:
         """Share of the data that is split; each part holds a copy of the rest."""
-        plans = [plan for file in self.files for plan in file.tensors]
+        plans = [plan for file in self.files for plan in file.joined or file.tensors]
         total = sum(plan.tensor.nbytes for plan in plans)
         split = sum(plan.tensor.nbytes for plan in plans if plan.axis is not None)
         return split / total if total else 1.0
@@ -344,7 +344,7 @@ def plan_tensors(
 
 
 def count_parts(plans: list[TensorPlan], rule: Rule) -> int:
-    """Return the number of parts that all tensors have."""
+    """Return the number of parts that all tensors have, or 0 if no tensor is split."""
     counts = {plan.count: plan.name or plan.file.path for plan in plans if plan.axis is not None}
     if len(counts) > 1:
         received = ", ".join(f"{what} into {count}" for count, what in sorted(counts.items())[:2])

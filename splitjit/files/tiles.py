@@ -6,7 +6,7 @@ per piece. Here two sections are split into two pieces:
 
     row                                rows = product of the extents before the axis
     ┌─────────┬─────────┬─────┬─────┐
-    │ piece 0 │ piece 1 │  0  │  1  │  tile: whole rows, or a piece of one run; <= `TILE` bytes
+    │ piece 0 │ piece 1 │  0  │  1  │  tile: whole rows, or a piece of one run
     └─────────┴─────────┴─────┴─────┘
 
 Long runs go from file to file, and the system copies them if it can. Short ones are split, or

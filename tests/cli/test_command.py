@@ -4,6 +4,7 @@ import io
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -241,6 +242,8 @@ def test_checkpoint(checkpoint, cli):
         "m.1.npz: 3 tensors, 220 bytes",
         "49% of the bytes are split; each part holds 220 bytes",
     ]
+    uneven = cli("split m.npz --split 1,-1 --tensor *.q --out=u").out
+    assert "each part holds up to 404 bytes" in uneven
 
 
 def test_axis_is_that_of_patterns_without_one(checkpoint, cli):
@@ -251,6 +254,13 @@ def test_axis_is_that_of_patterns_without_one(checkpoint, cli):
 def test_others_are_skipped_on_demand(checkpoint, cli):
     assert "m.npz: 2 of 3 tensors split, 1 left out" in cli(f"{SPLIT} --others skip").out
     assert list(np.load("m.1.npz")) == ["0.q", "0.o"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="it has no sh")
+def test_closed_streams(x):
+    line = f"{shlex.quote(sys.executable)} -m splitjit split x.npy --num-splits 2 >&- 2>&-"
+    assert subprocess.run(["sh", "-c", line]).returncode == 0
+    assert names() == ["x.0.npy", "x.1.npy", "x.npy"]
 
 
 def test_output_that_is_not_read_to_its_end(checkpoint, tmp_path):
@@ -578,6 +588,7 @@ def test_json(checkpoint, cli, dry_run):
     joined = json.loads(cli("join o/rank-1 o/rank-0 --out=j", *more).out)
     assert joined["files"][0]["tensors"][0]["shape"] == [6, 4]
     assert "order of their ranks" in joined["notes"][0]
+    assert joined["share_split"] == planned["share_split"]
     resharded = json.loads(cli("reshard o/rank-1 o/rank-0 --num-splits=1 --out=r", *more).out)
     assert resharded["files"][0]["parts"][0]["nbytes"] == 292
     assert "order of their ranks" in resharded["notes"][0]

@@ -130,6 +130,22 @@ def test_a_checkpoint_and_another_file_in_the_same_ranks(model, tmp_path):
     assert (tmp_path / "j" / "config.json").exists()
 
 
+def test_no_part_of_an_empty_axis(tmp_path):
+    path = save(tmp_path / "x.safetensors", w=np.zeros((0, 4)), n=np.arange(3.0))
+    done = files.split_files(path, 5, tensors=["w"])
+    assert (done.targets, done.warnings[-1][:18]) == ((), "no part is written")
+
+
+def test_each_checkpoint_keeps_its_own_configuration(tmp_path):
+    for name in "ab":
+        (tmp_path / name).mkdir()
+        save(tmp_path / name / "model.safetensors", w=np.arange(4.0))
+        (tmp_path / name / "config.json").write_text(f'"{name}"')
+    files.split_files([tmp_path / "a", tmp_path / "b"], num_splits=2, axis=0, layout="ranks")
+    for name in "ab":
+        assert (tmp_path / name / "rank-1" / "config.json").read_text() == f'"{name}"'
+
+
 def test_links_into_a_cache(model, tmp_path):
     blobs, snapshot = tmp_path / "blobs", tmp_path / "snapshot"
     blobs.mkdir()
@@ -607,6 +623,8 @@ BAD_OPTIONS = [
     *[({"tensors": one}, "must be a list or a tuple") for one in ("w=0", 5)],
     *[({one: "a\0"}, "must not hold a null") for one in ("paths", "name", "out", "config")],
     *[({"tensors": TENSORS, "name": name}, "name=") for name in NAMES],
+    ({"name": Path("{rank}.safetensors")}, "must be a string"),
+    ({"tensors": TENSORS, "name": ".safetensors", "layout": "ranks"}, "names that end in"),
 ]
 
 

@@ -237,7 +237,7 @@ def _plan_joined(
         plan.runs()
     except SplitError as error:
         where = f" {files[0].path}" + (f", {name}" if name else "")
-        raise error.named("join", where, keeps_hint=False) from None
+        raise error.named("join", where) from None
     return plan, [*zip(files, tensors, strict=True)]
 
 

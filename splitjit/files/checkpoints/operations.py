@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from splitjit._plan.rules import CHUNK, Rule
+from splitjit._plan.rules import CHUNK, INDICES, LENGTHS, Rule
 from splitjit.errors import SplitError, pairs
 from splitjit.files import patterns, staging
 from splitjit.files.checkpoints import index, joining, record, sharding, siblings
@@ -48,8 +48,7 @@ def plan_split(paths: index.Paths, rule: Rule, options: Options) -> SplitFiles:
         rest += "splits it as transformers does, \0tensors=\0 names those to split, "
         rest += "\0axis=\0 splits them all"
         raise SplitError("split", str(several[0].path), rest)
-    kind, value = rule
-    if options.tp_plan and (kind == CHUNK or isinstance(value, tuple)):
+    if options.tp_plan and rule[0] in (CHUNK, INDICES, LENGTHS):
         rest = "needs a number of ranks: give \0num_splits\0"
         raise SplitError("files", pairs(tp_plan=True), rest)
     inputs = [file for one in checkpoints for file in one.files]
@@ -236,21 +235,7 @@ def _file(file: FilePlan) -> dict[str, Any]:
 
 
 def describe_files(paths: index.Paths) -> dict[str, Any]:
-    """Describe files, indexes and folders, and the split that they are parts of.
-
-    Returns
-    -------
-    dict
-        ``checkpoints`` has an entry for each path, with its files, their tensors, and
-        the rank, if it is a part of a split. ``complete`` is None if no path is a part;
-        otherwise it tells whether the paths are all parts of one split, and ``problem``
-        is the reason if they are not.
-
-    Raises
-    ------
-    SplitError
-        If a file is not of its format, or if its record is wrong.
-    """
+    """Describe files, indexes and folders; see `splitjit.files.describe_files`."""
     read = index.read_parts(paths)
     records = [record.read(one) for one in read]
     made = []

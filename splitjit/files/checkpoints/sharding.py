@@ -58,6 +58,8 @@ class Options:
             raise SplitTypeError("files", pairs(tensors=self.tensors), rule)
         if self.name is None:
             return
+        if not isinstance(self.name, str):
+            raise SplitTypeError("files", pairs(name=self.name), "must be a string")
         if any(c in "{}/\\" for c in _FIELD.sub("", self.name)):
             rule = "must be a file name with the fields {rank}, {part} or {stem}, and no others"
             raise SplitError("files", pairs(name=self.name), rule)
@@ -132,12 +134,14 @@ def _check_unrecorded(plans: list[TensorPlan]) -> None:
             raise SplitError("split", f"{plan.file.path}, {plan.name} in {lengths}", rule)
 
 
-def _warnings(planned: SplitFiles, inputs: Iterable[TensorFile], count: int) -> Iterable[str]:
+def _warnings(planned: SplitFiles, inputs: Sequence[TensorFile], count: int) -> Iterable[str]:
     """Say what is odd about a split, although it is possible."""
     yield from siblings.find_mismatches([plan for file in planned.files for plan in file.tensors])
     for file in inputs:
         if not file.tensors:
             yield f"{file.path} is empty: it holds no tensor"
+    if not count and any(file.tensors for file in inputs):
+        yield "no part is written: the rule makes no parts of an axis of length 0"
     if count > 1 and planned.share_split < 0.5:
         share = f"{percent(planned.share_split)} of the bytes are split"
         yield f"only {share}; each part holds a copy of the rest"
@@ -206,7 +210,7 @@ def _make_indexes(checkpoints: Sequence[Checkpoint], files: list[FilePlan], coun
                 rule = "a folder of a rank cannot hold parts of two files of one name; rename one"
                 raise SplitError("split", f"{file.paths[0]} and {other.paths[0]}", rule)
         for i in range(count):
-            records = {file.targets[i].name: file.record for file in group if file.record}
+            records = {file.targets[i].name: file.record for file in group}
             made.append((group[0].targets[i].with_name(MANIFEST), manifest(records, i)))
     return made
 
@@ -225,8 +229,8 @@ def plan_writes(
     Raises
     ------
     SplitError
-        If two folders hold different files of the same name, if two new files have the same
-        place, or if one replaces an input.
+        If the inputs of a folder hold different files of the same name, if two new files have
+        the same place, or if one replaces an input.
     """
     found: list[Path] = []
     to_folders = options.ranks if options.layout else parts[0].is_folder  # a join has no layout
@@ -236,27 +240,27 @@ def plan_writes(
         beside = [part.folder / name for name in (part.index_name, MANIFEST)]
         inputs += [path for path in beside if part.is_folder and path.exists()]
     sources = dict.fromkeys([part.folder for part in parts])
+    apart = options.out is None  # each checkpoint has its own folders
     for name in _NAMES if wanted else ():
         held = [folder / name for folder in sources if (folder / name).is_file()]
         inputs += held
-        for other in held[1:]:
+        for other in () if apart else held[1:]:
             if not filecmp.cmp(held[0], other, shallow=False):
                 rule = "must be alike in all inputs; \0copy_config=False\0 leaves out such files"
                 raise SplitError("join", f"{held[0]} and {other}", rule)
-        found += held[:1]
+        found += held if apart else held[:1]
     folders = dict.fromkeys([path.parent for file in files for path in file.targets])
     for folder in folders:
-        is_folder = folder.is_dir() or not folder.exists()
-        if options.ranks and (folder.is_symlink() or not is_folder):
+        if options.ranks and (folder.is_symlink() or (folder.exists() and not folder.is_dir())):
             raise NotADirectoryError(f"{folder} must be a folder, and not a link to one")
-    copies = tuple([(folder / path.name, path) for folder in folders for path in found])
-    if options.out is None:  # each checkpoint has its own folders
-        copies = tuple([(new, old) for new, old in copies if old.parent in new.parents[:2]])
+    copies = [(folder / path.name, path) for folder in folders for path in found]
+    if apart:
+        copies = [(new, old) for new, old in copies if old.parent in new.parents[:2]]
     made = [(file.paths[0], target) for file in files for target in file.targets]
     made += [(path, target) for target, path in copies]
     made += [(parts[0].path, target) for target, _ in indexes]
     check_places(inputs, made)
-    return SplitFiles(tuple(files), tuple(indexes), (), copies)
+    return SplitFiles(tuple(files), tuple(indexes), (), tuple(copies))
 
 
 def _name_part(options: Options, one: Checkpoint, file: TensorFile, rank: int) -> Path:
@@ -270,8 +274,8 @@ def _name_part(options: Options, one: Checkpoint, file: TensorFile, rank: int) -
     template = options.name or ("{stem}{suffix}" if options.ranks else "{stem}.{rank}{suffix}")
     part, stem = one.files.index(file), file.path.name.removesuffix(file.suffix)
     made = template.format(rank=rank, part=part, stem=stem, suffix=file.suffix)
-    if not made.endswith(file.suffix):
-        rule = f"the parts of {file.path} must have a name that ends in {file.suffix}"
+    if options.name and Path(made).suffix != file.suffix:  # ".npz" alone would be no suffix
+        rule = f"the parts of {file.path} must have names that end in {file.suffix}"
         raise SplitError("files", pairs(name=options.name), rule)
     folder = one.folder if options.out is None else Path(options.out)
     return folder / f"rank-{rank}" / made if options.ranks else folder / made

@@ -199,13 +199,6 @@ class FileWriter:
         """Close the file."""
 
 
-_SAMPLES, _SAMPLE = 512, 512
-"""Roughly how many samples `fingerprint` reads of a file, and the bytes of each."""
-
-_SMALL = 1 << 20
-"""The most bytes of a file whose fingerprint is a digest of all of them."""
-
-
 class PlainWriter(FileWriter):
     """A header, then the data of all tensors in order.
 
@@ -234,6 +227,13 @@ class PlainWriter(FileWriter):
                 opened.write(array.data)
             opened.flush_early(self._end, data.nbytes)
         self._end += data.nbytes
+
+
+_NUM_SAMPLES, _SAMPLE_NBYTES = 512, 512
+"""Roughly how many samples `fingerprint` reads of a file, and the bytes of each."""
+
+_SMALL = 1 << 20
+"""The most bytes of a file whose fingerprint is a digest of all of them."""
 
 
 class TensorFile(ABC):
@@ -310,11 +310,11 @@ class TensorFile(ABC):
         if size > _SMALL and extents:
             end = max([start + nbytes for start, nbytes in extents])
             spots = [(0, extents[0][0]), (end, min(size - end, _SMALL))]
-            count = max(2, min(64, _SAMPLES // len(extents)))
+            count = max(2, min(64, _NUM_SAMPLES // len(extents)))
             for start, nbytes in extents:
-                last = max(0, nbytes - _SAMPLE)
+                last = max(0, nbytes - _SAMPLE_NBYTES)
                 starts = {start + last * i // (count - 1) for i in range(count)}
-                spots += [(one, min(_SAMPLE, nbytes)) for one in sorted(starts)]
+                spots += [(one, min(_SAMPLE_NBYTES, nbytes)) for one in sorted(starts)]
         import hashlib  # seldom needed
 
         digest = hashlib.sha256()
