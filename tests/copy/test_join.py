@@ -331,6 +331,16 @@ def test_torch_reads_tensors_with_gaps_and_writes_contiguous_ones(torch, monkeyp
     assert torch.equal(torch.cat(pieces, 1), block[:4, 1:7])
 
 
+def test_the_stride_of_an_axis_of_length_1_means_nothing(torch):
+    ones = torch.ones(4, 1, 2)
+    for strides in (2, 3, 1), (2, 0, 1), (2, 2, 1):
+        out = torch.zeros(64).as_strided((4, 1, 2), strides)
+        assert splitjit.join([ones, ones[:, :0]], 1, out=out) is out
+        assert out.all()
+        with torch.device("cpu"):  # a mode: the fast way is not taken
+            assert splitjit.stack([ones[:, 0]], 1, out=out.zero_()).all()
+
+
 def test_torch_joins_into_new_contiguous_tensors(torch):
     a = torch.rand(2, 3, 4, 5).to(memory_format=torch.channels_last)
     for parts in [a, a], [a.clone().requires_grad_()] * 2:

@@ -348,10 +348,18 @@ def join_at_once(parts: list[Any], plan: Plan, out: Any) -> Any:
 def joined(parts: list[Any], axis: int, out: Any, stacks: bool) -> Any:
     """Return the contiguous tensor that torch makes of parts, or writes to `out`."""
     torch = sys.modules["torch"]
+    is_compiling = torch.compiler.is_compiling()
     # A program may have replaced the public functions; then torch.compile knows no others.
-    own = torch.ops.aten if torch.compiler.is_compiling() else torch._C._VariableFunctions
+    own = torch.ops.aten if is_compiling else torch._C._VariableFunctions
     join = own.stack if stacks else own.cat
-    return join(parts, axis).contiguous() if out is None else join(parts, axis, out=out)
+    if out is None:
+        return join(parts, axis).contiguous()
+    target = out
+    if not is_compiling and type(out) in TORCH.kinds and 1 in out.shape and out.is_contiguous():
+        # Torch divides by strides; those of axes of length 1 may have any value, even 0.
+        target = out.view(-1).view(out.shape)
+    join(parts, axis, out=target)
+    return out
 
 
 @functools.cache
