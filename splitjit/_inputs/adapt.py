@@ -65,6 +65,8 @@ def items_of(given: Any, name: str) -> list[Any]:
         except SplitError as error:
             raise error.named("split", keeps_hint=True, out=name) from None
     refuse_layout(given, name)
+    if isinstance(given, np.ndarray):
+        given = given[...]  # a view, whose shape no other thread can change
     if given.ndim == 0:
         raise SplitTypeError.of(f"{name} of rank 0", "must have the parts along its first axis")
     return [given[i, ...] for i in range(len(given))]
