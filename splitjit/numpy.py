@@ -6,8 +6,8 @@ arrays first. NumPy itself splits what `splitjit.split` refuses, and arrays of e
 ndarray; their parts are then copied by their own ``copy()``, if they have one.
 
 The parts differ from NumPy's in one more way: they are copies, so parts of a broadcast array
-(``np.broadcast_to``) take the memory of their full shape. What `concatenate` and `stack` make is
-always C-contiguous, where NumPy's result may have the order of the parts.
+(``np.broadcast_to``) take the memory of their full shape. A new ndarray that `concatenate` or
+`stack` makes is C-contiguous, where NumPy's may have the order of the parts.
 """
 
 from __future__ import annotations
@@ -332,20 +332,19 @@ def stack(
 
 def _joined(name: str, arrays: Any, axis: Any, out: Any, **conversion: Any) -> Any:
     """Join ndarrays by splitjit if it takes the arguments, and otherwise by NumPy."""
+    # `np.dtype(float) == None` is true.
+    is_default = conversion["dtype"] is None and conversion["casting"] == "same_kind"
     are_plain = type(arrays) in (list, tuple) and {*map(type, arrays)} == {np.ndarray}
-    if are_plain and axis is not None and conversion == _NO_CONVERSION:
+    if are_plain and axis is not None and is_default:
         dtype = arrays[0].dtype
         if dtype.isnative and not dtype.fields:  # NumPy swaps bytes, and packs records
             with contextlib.suppress(SplitError):
                 return (joins.stack if name == "stack" else joins.join)(arrays, axis, out=out)
-    given = {} if conversion == _NO_CONVERSION else conversion  # Dask takes neither these nor out
+    given = {} if is_default else conversion  # Dask takes neither these nor out
     given = given if out is None else {"out": out, **given}
     joined = _ORIGINALS[name](arrays, axis=axis, **given)
     is_new = out is None and type(joined) is np.ndarray
     return np.ascontiguousarray(joined) if is_new else joined  # NumPy keeps the order of the parts
-
-
-_NO_CONVERSION = {"dtype": None, "casting": "same_kind"}
 
 
 def _unstack(x: Any, axis: SupportsIndex) -> tuple[Any, ...]:

@@ -13,8 +13,8 @@ A program may also replace torch's own functions and methods, as in
 - ``torch.fx.symbolic_trace`` records the function of this module as one node.
 - ``torch.jit.script`` refuses to compile these functions.
 
-As in torch, all but `split` also take NumPy's names: ``axis`` for ``dim``, ``a`` or ``x`` for
-``input``.
+As in torch, all but `split` also take NumPy's names: ``axis`` for ``dim``, and ``a``, ``x`` or
+``x1`` for ``input``.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _with_names_of_numpy(function: Function) -> Function:
 
     @functools.wraps(function)
     def renaming(*args: Any, **kwargs: Any) -> Any:
-        for theirs, ours in ("axis", "dim"), ("a", "input"), ("x", "input"):
+        for theirs, ours in ("axis", "dim"), ("a", "input"), ("x", "input"), ("x1", "input"):
             if theirs in kwargs and ours not in kwargs:
                 kwargs[ours] = kwargs.pop(theirs)
         return function(*args, **kwargs)
@@ -335,7 +335,8 @@ def _parts_of_split(rule: dict[str, Any] | None, dim: Any, x: Any) -> tuple[Any,
     ((name, value),) = rule.items()
     numbers = value if isinstance(value, (list, tuple)) else (value,)
     beyond = [n for n in numbers if type(n) is int and not -_END <= n < _END]
-    if beyond or (name == "split" and -1 in numbers):  # in torch, -1 is not the rest
+    arrays = [n for n in numbers if type(n) is not int and getattr(n, "ndim", False)]
+    if beyond or arrays or (name == "split" and -1 in numbers):  # in torch, -1 is not the rest
         return ()
     try:
         return tuple(splits.split(x, axis=dim, **rule)) if in_reach(x) else ()

@@ -345,7 +345,7 @@ def test_planes_refused(make, says):
 CALLS = {
     "split": [(4, 1), (4,), ([2, 4], 1), ([2, 3], 1), (-1, 1), (0, 1), (2.0, 1), (2, 5),
               ((2, 4), 1), ([-1, 6], 1), ([2, 4], -1), (True, 1), ([6, 0], 1), (None,),
-              ([1.0, 5.0], 1)],
+              ([1.0, 5.0], 1), ([np.array([1, 5])], 1), ([np.int64(-1), 7], 1)],
     "split_with_sizes": [([2, 4], 1), ((2, 4), -1), ([2], 0), ([2],), ([-1, 7], 1), (3, 1)],
     "chunk": [(4, 1), (0, 1), (3,), (4, -1), (2, 5), (-1,), (2.0,), (True, 1), (9, 1)],
     "tensor_split": [(4, 1), ((2, 4), 1), ([4, 2], 1), (0, 1), ([-2], -1), (3,), (2.0,), ([],)],
@@ -370,7 +370,8 @@ HUGE = {
     "hsplit": [([2**63],), ([0, 2**64],), (2**63,)],
 }  # fmt: skip
 NAMES_OF_NUMPY = [{"axis": 1}, {"axis": -1}, {"axis": 5}, {"axis": 0, "dim": 0}, {"a": 1}, {"x": 1},
-                  {"x": 1, "axis": 1}, {"a": 1, "x": 1}, {"input": 1, "a": 1}]  # fmt: skip
+                  {"x1": 1}, {"x": 1, "axis": 1}, {"a": 1, "x": 1},
+                  {"input": 1, "a": 1}]  # fmt: skip
 
 
 def same_tensors(torch, parts, views, x):
@@ -535,6 +536,7 @@ JOINS = [
     ([A, B.astype("f4")], {}), ([A.T.copy().T, B.astype("f4", "F")], {"axis": 1}),
     ([A, B], {"dtype": "f4", "casting": "same_kind"}), ([A, B[:1]], {}), ([A, [[1, 2, 3]]], {}),
     ([], {}), ([A, np.ma.array(B)], {}), (3, {}), ([A.astype(">f8")] * 2, {}), ([PADDED], {}),
+    ([A.astype("i8")] * 2, {"dtype": np.dtype("f8")}),  # which equals None
 ]  # fmt: skip
 
 
