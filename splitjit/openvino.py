@@ -59,7 +59,7 @@ class Split:
     [array(['a'], dtype='<U1'), array(['b'], dtype='<U1'), array(['c'], dtype='<U1')]
     """
 
-    __slots__ = ("_num_splits",)
+    __slots__ = ("__weakref__", "_num_splits")
 
     def __init__(self, *, num_splits: SupportsIndex) -> None:
         self._num_splits = operators.count_attribute("num_splits", num_splits)
@@ -148,7 +148,7 @@ class VariadicSplit:
     [array([0, 1]), array([2, 3, 4]), array([5])]
     """
 
-    __slots__ = ()
+    __slots__ = ("__weakref__",)
 
     def __init__(self) -> None:
         """Take no attributes."""

@@ -13,6 +13,7 @@ from splitjit._api.protocols import Part, Source
 from splitjit._operators import Dim, InferredShape, SymbolicShape, Unknown
 from splitjit._plan.arguments import Lengths, integer, integers, rule_of, sequence
 from splitjit._plan.rules import CHUNK, LENGTHS, NUM_OUTPUTS, NUM_SPLITS, Rule
+from splitjit._planes import without_axis
 from splitjit.errors import SplitError, describe, pairs
 from splitjit.onnx import versions
 from splitjit.onnx.versions import ALL, ALL_BUT_BFLOAT16, FLOATS, Version, VersionedOperator
@@ -328,7 +329,7 @@ class SplitToSequence(VersionedOperator):
         parts = self._run(input, split)
         if self._keepdims or split is not None:
             return parts
-        return [part.squeeze(self._axis) for part in parts]
+        return without_axis(parts, self._axis)
 
     def infer_shapes(
         self, input_shape: Sequence[Dim] | Unknown, split: Lengths | Unknown | None = None

@@ -56,7 +56,7 @@ class VersionedOperator:
         The opset of a model.
     """
 
-    __slots__ = ("_axis", "_name", "_rule", "_version")
+    __slots__ = ("__weakref__", "_axis", "_name", "_rule", "_version")
 
     _versions: ClassVar[tuple[Version, ...]]
     """The published versions, the oldest first."""

@@ -149,6 +149,18 @@ def test_split_to_sequence_keepdims_0_squeezes_into_parts_of_their_own():
     assert [(type(part), part.shape) for part in scalars] == [(np.ndarray, ())] * 2
 
 
+def test_jax_compiles_an_operator(jax):  # and refers to it weakly
+    parts = jax.jit(SplitToSequence(axis=-1, keepdims=0))(np.arange(6.0).reshape(2, 3))
+    assert [part.tolist() for part in parts] == [[0, 3], [1, 4], [2, 5]]
+
+
+def test_split_to_sequence_keepdims_0_of_an_array_api_library():
+    strict = pytest.importorskip("array_api_strict")  # its arrays have no method `squeeze`
+    x = np.arange(6.0).reshape(2, 3)
+    parts = SplitToSequence(axis=-1, keepdims=0)(strict.asarray(x))
+    assert [np.asarray(part).tolist() for part in parts] == x.T.tolist()
+
+
 @pytest.mark.parametrize(
     ("shape", "split"),
     [

@@ -35,6 +35,14 @@ def test_variadic_axis_is_0d_or_of_shape_1_and_lengths_of_any_integer_type(dtype
         assert lists(VariadicSplit()(SIX, axis, np.array([2, 4], dtype))) == [[0, 1], [2, 3, 4, 5]]
 
 
+def test_jax_compiles_the_operators(jax):  # and refers to them weakly
+    x = np.arange(6.0)
+    halves = jax.jit(Split(num_splits=2), static_argnums=1)(x, 0)
+    assert [part.tolist() for part in halves] == [[0, 1, 2], [3, 4, 5]]
+    unequal = jax.jit(VariadicSplit(), static_argnums=(1, 2))(x, 0, (1, 5))
+    assert [len(part) for part in unequal] == [1, 5]
+
+
 def test_variadic_no_lengths_fit_only_an_axis_of_length_0():
     assert VariadicSplit()(SIX[:0], 0, []) == []
     assert VariadicSplit()(SIX[:0], 0, np.zeros(0, np.int64)) == []
