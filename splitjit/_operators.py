@@ -33,7 +33,7 @@ SymbolicShape = tuple[Dim, ...]
 InferredShape = SymbolicShape | Any
 """The shape of a part, None if its rank is unknown, or an Ellipsis for any number of parts.
 
-Type checkers see `Any`, so that callers who pass no `Unknown` need not rule out the other two.
+Type checkers see `Any`, so that callers who pass known dims need not rule out the other two.
 """
 
 

@@ -37,6 +37,7 @@ ir/records.py reads from memory; look at these three first. Then a copy passes f
 
 Beside them::
 
+    loops/join.py        the loops of joins: from the parts to the whole
     core/apart.py        whether arrays share memory, for Python, too
     core/c_api.py        C functions of Python and of the system
     core/blocks.py       large blocks for new parts, kept for reuse

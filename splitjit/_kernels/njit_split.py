@@ -24,6 +24,7 @@ from splitjit._kernels.compiling import jit
 from splitjit._kernels.ir.intrinsics import (
     add_to,
     allocate,
+    call_address,
     copy_bytes,
     exchange,
     out_of_line,
@@ -32,7 +33,6 @@ from splitjit._kernels.ir.intrinsics import (
     stored,
     words_at,
 )
-from splitjit._kernels.ir.intrinsics import call as call_address
 from splitjit._kernels.ir.records import aligned, most_words, read
 from splitjit._plan import rules
 
@@ -56,7 +56,7 @@ def _refuse(address, fault, first, second, third, fourth):
 
 
 @jit
-def _row_of(rank):
+def _nbytes_of_array(rank):
     """Return the bytes of a Numba array."""
     return WORD * (NUMBA.shape + 2 * rank)
 
@@ -160,7 +160,7 @@ def _write_parts(call, memory, block):
         part[NUMBA.items], part[NUMBA.itemsize] = items, x[NUMBA.itemsize]
         part[NUMBA.data] = block
         block += aligned(nbytes)
-        array += _row_of(rank)
+        array += _nbytes_of_array(rank)
     add_to(memory + WORD * MEM_INFO.references, call.count - 1)
 
 
@@ -202,7 +202,7 @@ def _check_parts(address, call, table, request):
             given = words_at(array)[NUMBA.shape + d]
             if given != extent:
                 return _refuse(address, OUTS_FAULT + 1, i, d, given, extent)
-        array += _row_of(call.rank)
+        array += _nbytes_of_array(call.rank)
     found = call_address(table.find_shared, (request,))
     if found:
         at = words_at(read(LayoutRequest, request).record)
@@ -245,7 +245,7 @@ def copy_parts(address, functions):
         LayoutRequest(
             call.rank, call.axis, call.count, x[NUMBA.itemsize],
             call.x + WORD * NUMBA.shape, call.memory,
-            call.parts + WORD * NUMBA.data, _row_of(call.rank),
+            call.parts + WORD * NUMBA.data, _nbytes_of_array(call.rank),
             table.stream_short_runs, table.stream_long_runs, call.memory + WORD * call.count, 0,
         )
     )  # fmt: skip

@@ -76,11 +76,11 @@ class _Call:
         values = zip(kinds, cgutils.unpack_tuple(builder, values), strict=True)
         (value,) = [value for value in values if is_given(value[0])]
         value = self._given(*value, "rule")
-        with self._if_well():
+        with self._without_fault():
             self._set_values(*value)
         if is_given(outs[0]):
             outs = self._given(*outs, "outs")
-            with self._if_well():
+            with self._without_fault():
                 start, number, _ = self._items_of(*outs)
                 self.set("parts", start)
                 self.set("number_of_parts", number)
@@ -96,7 +96,7 @@ class _Call:
     def call_function(self, function):
         """Call a function of the table, unless something has failed."""
         builder = self._builder
-        with self._if_well():
+        with self._without_fault():
             address = builder.load(self._place(self._table, FUNCTIONS_AT, function))
             kind = ir.FunctionType(INT64, [INT64, INT64]).as_pointer()
             given = [builder.ptrtoint(pointer, INT64) for pointer in (self._words, self._table)]
@@ -145,8 +145,8 @@ class _Call:
         builder.store(builder.select(is_none, fault, before), self._fault)
         return kind.type, optional.data
 
-    def _if_well(self):
-        """Begin a branch that is taken if there is no fault."""
+    def _without_fault(self):
+        """Begin a branch that is taken if there is no fault yet."""
         fault = self._builder.load(self._fault)
         return self._builder.if_then(self._builder.icmp_signed("==", fault, INT64(0)))
 

@@ -269,7 +269,7 @@ def test_each_step_of_a_helper_is_needed(without):
 CODE = {
     "share": [
         *("read_word chunk", "exchange busy 1", "_copy_with_helpers", "exchange busy 0"),
-        *("call", "exchange ended"),
+        *("call_address", "exchange ended"),
     ],
     "_copy_with_helpers": [
         *("read_word served", "exchange job", "exchange asked", "exchange core"),

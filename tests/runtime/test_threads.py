@@ -648,7 +648,8 @@ from splitjit._kernels.core.c_api import usleep
 
 release = team.c_api.release
 read_word, exchange, add_to = team.read_word, team.exchange, team.add_to
-call, words_at, SPACING, TEAM = team.call, team.words_at, shared.SPACING, threads.TEAM.address
+call_address, words_at = team.call_address, team.words_at
+SPACING, TEAM = shared.SPACING, threads.TEAM.address
 
 @jit
 def word_at(address):
@@ -685,9 +686,9 @@ def _release(lock):
 @jit
 def _call(loop, arguments):
     delay(CHUNK)
-    return call(loop, arguments)
+    return call_address(loop, arguments)
 
-team.read_word, team.exchange, team.add_to, team.call = _read, _exchange, _add, _call
+team.read_word, team.exchange, team.add_to, team.call_address = _read, _exchange, _add, _call
 c_api = types.ModuleType("c_api")
 vars(c_api).update({**vars(team.c_api), "release": _release})
 team.c_api = c_api

@@ -12,7 +12,7 @@ from splitjit._abi.calls import MOST, WORD
 from splitjit._abi.kernels import LINE
 from splitjit._abi.structs import ALIGNED, C_CONTIGUOUS, INT_MASK, WRITEABLE
 from splitjit._kernels.compiling import jit
-from splitjit._kernels.ir.intrinsics import call, reserve, words_at
+from splitjit._kernels.ir.intrinsics import call_address, reserve, words_at
 
 # Functions of Python's C API. `increment` and `decrement` accept 0 as an object.
 increment = types.ExternalFunction("Py_IncRef", void(intp))
@@ -57,10 +57,10 @@ def new_array(api, dtype, rank, shape, data, owner):
     increment(dtype)  # NumPy steals this reference, even on error
     flags = int32(C_CONTIGUOUS | ALIGNED | WRITEABLE if data else 0)
     arguments = api.array_type, dtype, int32(rank), shape, 0, data, flags, 0
-    array = call(api.new_array, arguments)
+    array = call_address(api.new_array, arguments)
     if array and owner:
         increment(owner)  # NumPy steals this reference, even on error
-        if call(api.set_base, (array, owner)) & INT_MASK:
+        if call_address(api.set_base, (array, owner)) & INT_MASK:
             decrement(array)
             return 0
     return array

@@ -16,6 +16,7 @@ from splitjit._kernels.core.layouter import lay_out
 from splitjit._kernels.core.team import share
 from splitjit._kernels.ir.intrinsics import (
     allocate,
+    call_address,
     copy_bytes,
     out_of_line,
     release,
@@ -23,7 +24,6 @@ from splitjit._kernels.ir.intrinsics import (
     stored,
     words_at,
 )
-from splitjit._kernels.ir.intrinsics import call as call_address
 from splitjit._kernels.ir.records import aligned, layout_at, most_words, part_at, read
 
 _SHAPE = WORD * MAX_RANK  # bytes

@@ -58,7 +58,7 @@ from splitjit._kernels.core import c_api
 from splitjit._kernels.ir.intrinsics import (
     add_to,
     address_of_function,
-    call,
+    call_address,
     exchange,
     out_of_line,
     read_word,
@@ -95,7 +95,7 @@ def _take_chunks(team, step):
         front, back = taken % _BACK, taken // _BACK
         if front + back >= chunks:
             return done
-        call(loop, (front if step == 1 else chunks - 1 - back, chunks, arguments))
+        call_address(loop, (front if step == 1 else chunks - 1 - back, chunks, arguments))
         done += 1
 
 
@@ -212,7 +212,7 @@ def _may_help(team):
         return 0
     most = min(read_word(team + AT.allowed), c_api.count_cores() - 1)
     if of_numba:
-        most = min(most, (call(of_numba, ()) & INT_MASK) - 1)
+        most = min(most, (call_address(of_numba, ()) & INT_MASK) - 1)
     return min(most, MOST_HELPERS)
 
 
@@ -249,7 +249,7 @@ def share(team, loop, nbytes, arguments):
         _copy_with_helpers(team, loop, min(helpers, chunks - 1), chunks, nbytes, arguments)
         exchange(team + AT.busy, 0)
     else:
-        call(loop, (0, 1, arguments))
+        call_address(loop, (0, 1, arguments))
     if chunks >= FEWEST_CHUNKS:  # a small copy that Python makes is in no row of large ones
         exchange(team + AT.ended, c_api.now())
 
@@ -270,6 +270,6 @@ def runner_on_numba():
     def run_on_numba(loop, tasks, arguments):
         """Run a loop once per task; `arguments` is the address of `Arguments`."""
         for task in prange(tasks):
-            call(loop, (task, tasks, arguments))
+            call_address(loop, (task, tasks, arguments))
 
     return run_on_numba

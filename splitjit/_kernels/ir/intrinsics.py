@@ -62,7 +62,7 @@ def stored(builder, words):
 
 
 @instruction
-def call(builder, function, arguments):
+def call_address(builder, function, arguments):
     """Call a C function by its address with a tuple of integers; it returns an integer."""
     values = cgutils.unpack_tuple(builder, arguments)
     kind = ir.FunctionType(INT64, [value.type for value in values])

@@ -1,4 +1,4 @@
-"""Read the records of `splitjit._abi` in compiled code: layouts, blocks, what calls pass."""
+"""Read the records of `splitjit._abi` in compiled code: layouts, and what calls pass."""
 
 from collections import namedtuple
 

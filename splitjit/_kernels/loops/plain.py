@@ -87,9 +87,8 @@ def _copy_long_rows(task, tasks, call, layout, nbytes, move):
     and stores that bypass the cache two fifths (two threads, 1024 rows of three runs of 3 KB,
     2026-11-27).
     """
-    if layout.dims != 1 or layout.runs < _ROWS * tasks:
-        return False
-    if nbytes <= LONG * layout.runs * layout.count:
+    are_short = nbytes <= LONG * layout.runs * layout.count
+    if layout.dims != 1 or layout.runs < _ROWS * tasks or are_short:
         return False
     for row in range(layout.runs * task // tasks, layout.runs * (task + 1) // tasks):
         source = call.source + row * layout.source_strides[0]
