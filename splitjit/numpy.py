@@ -332,7 +332,7 @@ def stack(
 
 def _joined(name: str, arrays: Any, axis: Any, out: Any, **conversion: Any) -> Any:
     """Join ndarrays by splitjit if it takes the arguments, and otherwise by NumPy."""
-    # `np.dtype(float) == None` is true.
+    # By `is`, because NumPy calls `np.dtype(float)` equal to None.
     is_default = conversion["dtype"] is None and conversion["casting"] == "same_kind"
     are_plain = type(arrays) in (list, tuple) and {*map(type, arrays)} == {np.ndarray}
     if are_plain and axis is not None and is_default:

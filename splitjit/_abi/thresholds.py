@@ -61,10 +61,10 @@ class Thresholds:
         to 920, and a busy machine was no faster.
     pause : int
         For how many times as long helpers are left alone after they were stopped, or did not come.
-        So a busy machine costs at most a sixtieth. With 60, the slowest hundredth of splits of
-        11 MB takes 1.3 to 1.8 times as long as on one thread, beside a busy program on an Intel
-        Xeon. With 20, one split in 50 waited for its helper: this hundredth took 3.3 times as long.
-        Four processes on two cores took 8 percent longer, too.
+        So a busy machine costs at most a sixtieth. On an Intel Xeon with a busy program, the
+        slowest hundredth of splits of 11 MB takes 1.3 to 1.8 times as long as on one thread. With
+        20 in place of 60 it took 3.3 times as long, because one split in 50 waited for its helper,
+        and splits in four processes on two cores took 8 percent longer.
     asleep_share, awake_share : int
         Bytes that a helper must get: to be worth its wake, or if it is awake.
     """

@@ -40,8 +40,8 @@ def _warmup(parser: argparse.ArgumentParser) -> None:
 
 def _cache(parser: argparse.ArgumentParser) -> None:
     """Print the folders that may hold compiled kernels, and how many bytes they take."""
-    text = "remove the kernels of all versions of splitjit from them; they are compiled again when "
-    _flag(parser, "--clear", text=text + "they are next needed")
+    text = "remove the kernels of all versions of splitjit from them; "
+    _flag(parser, "--clear", text=text + "they are compiled again when they are next needed")
     _flag(parser, "--json", text="print JSON, for other programs")
 
 

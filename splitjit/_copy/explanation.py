@@ -115,7 +115,8 @@ def explain_object(x: Any, request: Request, out: Any, copy: Any) -> Explanation
             parts = given.made_by_library(request, way != "views")  # may refuse the chunks
             return Explanation("dask", _REASONS["dask"], len(parts))
         by_torch = way == "library" and plan is not None
-        plan = request.plan_of(given.shape)
+        if plan is None:
+            plan = request.plan_of(given.shape)
 
         def by(strategy: str, reason: str, most: int | None, why: str, nbytes: int) -> Explanation:
             sizes = nbytes, nbytes, nbytes if out is None else 0
@@ -129,7 +130,8 @@ def explain_object(x: Any, request: Request, out: Any, copy: Any) -> Explanation
             return Explanation(way, _REASONS[way], len(plan))
         how, array, layout, _ = moves_of(plan, copies)[0]
         if layout is None or is_copied_at_once(plan, x, out):
-            why, strategy = how.why_numpy() if layout is None else "first copy", "slices"
+            why = how.why_numpy() if layout is None else "first copy"
+            strategy = "slices"
             if why == "objects" and object_loop(array.nbytes):
                 why = strategy = "object loop"
             caller = "the thread that calls split copies alone"

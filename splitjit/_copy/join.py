@@ -49,7 +49,7 @@ def _join(parts: Any, axis: SupportsIndex, out: Any, plans: Plans, stacks: bool)
     inputs = _of_one_kind(items_of(parts, "parts"))
     first, given = inputs[0], [one.x for one in inputs]
     arrays = [_of_part(i, getattr, one, "array") for i, one in enumerate(inputs)]
-    # Another thread may change the shape of a tensor, but not that of its memory.
+    # These shapes stay as they are, even if another thread gives a part another shape.
     shapes = [one.shape if x is None else x.shape for one, x in zip(inputs, arrays, strict=True)]
     index = _axis_of(axis, shapes[0], stacks)
     by_library = functools.partial(first.joined, given, index, out, stacks)
@@ -65,7 +65,7 @@ def _join(parts: Any, axis: SupportsIndex, out: Any, plans: Plans, stacks: bool)
         refuse_layout(out, OUT)
         if tuple(out.shape) != plan.shape:  # torch may resize it, but not after `numpy`
             raise SplitError.of(f"{OUT} of shape {tuple(out.shape)}", f"{_MAKE} {plan.shape}")
-    unread = [one for one in inputs if one.array is None]
+    unread = [one for one, x in zip(inputs, arrays, strict=True) if x is None]
     if unread:
         if is_tensor(out) and is_tensor(first.x):
             *places, place = places_of([*given, out])

@@ -173,7 +173,7 @@ def _carry_out(decision: Decision, given: Input, request: Request) -> list[Any]:
     else:
         moves = moves_of(plan, copies)
         how = moves[0][0]
-        made = [how.copy(plan, x, layout, parts) for how, x, layout, parts in moves]
+        made = [each.copy(plan, source, layout, to) for each, source, layout, to in moves]
     plan._use(how)
     if out is None:
         return given.wrap(*made)

@@ -23,7 +23,7 @@ from splitjit._runtime.loading import LOADER, never_compiles
 def fresh(x: np.ndarray, axis: int, sizes: Shape) -> list[np.ndarray]:
     """Copy `x` to new parts."""
     dtype = x.dtype
-    if not dtype.hasobject:  # one part of a whole copy would keep all objects alive
+    if not dtype.hasobject:  # else each part would keep the objects of all parts alive
         if dtype.names is not None and dtype.itemsize:
             return [part.view(dtype) for part in fresh(x.view(_bits(dtype)), axis, sizes)]
         if axis == 0 or math.prod(x.shape[:axis]) == 1:  # contiguous in a copy of the whole
@@ -43,11 +43,12 @@ def into(
     If `joins`, copy these arrays to `x`.
     """
     dtype = x.dtype
-    if dtype.hasobject and (loop := object_loop(x.nbytes)):
-        pieces = [x[index] for index in indices]
-        loop(zip(*((pieces, parts) if joins else (parts, pieces)), strict=True))
-        return
-    if dtype.names is not None and dtype.itemsize and not dtype.hasobject:
+    if dtype.hasobject:
+        if loop := object_loop(x.nbytes):
+            pieces = [x[index] for index in indices]
+            loop(zip(*((pieces, parts) if joins else (parts, pieces)), strict=True))
+            return
+    elif dtype.names is not None and dtype.itemsize:
         x, parts = x.view(_bits(dtype)), [part.view(_bits(dtype)) for part in parts]
     for i, index in enumerate(indices):  # `zip` with `strict` takes as long as a small copy
         if joins:

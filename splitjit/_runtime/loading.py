@@ -44,7 +44,7 @@ NATIVE: Any = SimpleNamespace()
 """The functions of the kernel "core" as attributes, once it is loaded; see `function_of`."""
 
 LOOP_ADDRESSES = keep_forever((ctypes.c_int64 * (2 * len(LOOPS)))())
-"""The address of each loop, or 0 until it is loaded. The loops of joins follow those of splits."""
+"""The address of each loop: first those that split, then those that join. A 0 is not loaded yet."""
 
 
 class _Loader:

@@ -315,7 +315,8 @@ def _surely_fit(x: Any, plan: Plan, parts: Any, joins: bool = False) -> bool:
                 return False  # to read the version of an inference tensor is an error
             start, nbytes = t.data_ptr(), t.nbytes
             if nbytes and not t.is_contiguous():
-                if (t is x) is joins:  # it is written
+                is_written = (t is x) == joins
+                if is_written:
                     return False
                 nbytes = _span_of(t)
             if t.storage_offset() * itemsize + nbytes > len(t.untyped_storage()):  # in bytes
@@ -356,7 +357,7 @@ def joined(parts: list[Any], axis: int, out: Any, stacks: bool) -> Any:
         return join(parts, axis).contiguous()
     target = out
     if not is_compiling and type(out) in TORCH.kinds and 1 in out.shape and out.is_contiguous():
-        # Torch divides by strides; those of axes of length 1 may have any value, even 0.
+        # Torch divides by the stride of the axis, which may be 0 if the axis has length 1.
         target = out.view(-1).view(out.shape)
     join(parts, axis, out=target)
     return out

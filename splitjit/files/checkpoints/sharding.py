@@ -244,8 +244,8 @@ def plan_writes(
     for name in _NAMES if wanted else ():
         held = [folder / name for folder in sources if (folder / name).is_file()]
         inputs += held
-        for other in () if apart else held[1:]:
-            if not filecmp.cmp(held[0], other, shallow=False):
+        for other in held[1:]:
+            if not (apart or filecmp.cmp(held[0], other, shallow=False)):
                 rule = "must be alike in all inputs; \0copy_config=False\0 leaves out such files"
                 raise SplitError("join", f"{held[0]} and {other}", rule)
         found += held if apart else held[:1]
