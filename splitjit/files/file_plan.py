@@ -1,6 +1,7 @@
 """The planned split of files: which parts each tensor has, and where they go."""
 
 import math
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -136,6 +137,11 @@ class FilePlan:
     like: TensorFile = field(repr=False)
     record: Any = field(default=None, repr=False)
     joined: tuple[TensorPlan, ...] = field(default=(), repr=False)
+
+    @property
+    def statuses(self) -> list[os.stat_result]:
+        """What the system says of the files that the tensors are read from."""
+        return [read.status for plan in self.tensors for read in plan.file.inputs]
 
     def part_nbytes(self, part: int) -> int:
         """Return the size of the data of a part, in bytes.

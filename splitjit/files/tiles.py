@@ -43,9 +43,8 @@ def write_parts(file: FilePlan, staged: Sequence[Staged], count: Callable[[int],
     """Write the parts of one file; call `count` with the bytes written since the last call."""
     with contextlib.ExitStack() as stack:
         parts = []
-        inputs = [read.status for plan in file.tensors for read in plan.file.inputs]
         for i, one in enumerate(staged):
-            one.protect(*inputs)
+            one.protect(*file.statuses)
             parts.append(file.like.create(one, file.part(i), file.metadata(i)))
             stack.callback(parts[-1].close)
         opened = stack.enter_context(open_sources([(one.file, one.tensor) for one in file.tensors]))

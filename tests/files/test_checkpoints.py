@@ -54,6 +54,17 @@ def forget(part):
 # ---- ranks and indexes ----------------------------------------------------------------
 
 
+@pytest.mark.skipif(os.name == "nt", reason="Windows has other permissions")
+def test_indexes_and_manifests_grant_no_more_than_the_files(model, tmp_path):
+    (model / "model-0.safetensors").chmod(0o640)
+    (model / "model-1.safetensors").chmod(0o604)
+    out, joined = tmp_path / "out", tmp_path / "joined"
+    files.split_files(model, num_splits=2, tensors=TENSORS, layout="ranks", out=out)
+    files.join_files(sorted(out.iterdir()), out=joined)
+    made = [*out.rglob("*.json"), joined / INDEX]
+    assert [path.stat().st_mode & 0o777 for path in made] == [0o600] * 5
+
+
 @pytest.mark.parametrize("tile", [1, 40, 1 << 23])
 @pytest.mark.parametrize("given", ["folder", "index"])
 def test_ranks(model, tmp_path, given, tile, monkeypatch):

@@ -127,7 +127,9 @@ def write(planned: SplitFiles, force: bool, progress: Progress | None = None) ->
         for file in planned.files:
             if file.targets:
                 write_parts(file, [staged[target] for target in file.targets], count)
+        inputs = {status for file in planned.files for status in file.statuses}
         for path, content in planned.indexes:
+            staged[path].protect(*inputs)  # it names the tensors of all of them
             staged[path].write_bytes(content)
         for target, path in planned.copies:
             with open(path, "rb") as source:
