@@ -255,7 +255,7 @@ _Team = namedtuple(
     "_Team",
     "generation open taken active busy job asked core helped started numbered "
     "ended served paused allowed numba alone "
-    "chunk wake_from awake in_a_row stopped pause asleep_share awake_share helpers",
+    "chunk wake_from awake in_a_row turn stopped pause asleep_share awake_share helpers",
 )
 SPACING = 128
 """Two cache lines, because processors fetch them in pairs."""

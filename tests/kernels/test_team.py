@@ -67,10 +67,14 @@ class Helper(NamedTuple):
 
 
 class Model:
-    """All steps that can follow a state; the orders are those of `check`."""
+    """All steps that can follow a state; the orders are those of `check`.
 
-    def __init__(self, caller, wake, helper):
+    With short turns, a helper leaves the job after each chunk, and looks at it once more.
+    """
+
+    def __init__(self, caller, wake, helper, has_short_turns):
         self.caller, self.wake, self.helper = caller, wake, helper
+        self.has_short_turns = has_short_turns
 
     def following(self, state):
         """Yield each state to which one step leads."""
@@ -157,6 +161,8 @@ class Model:
         elif step in ("count", "leave"):
             more = 1 if step == "count" else -1
             words = words._replace(active=words.active + more)
+            if step == "leave" and self.has_short_turns:
+                at = self.helper.index("see")
         elif step in ("peek", "look"):
             is_early = caller.at <= self.caller.index("chunks")
             if not words.open and helper.current and words.generation == caller.job and is_early:
@@ -171,7 +177,8 @@ class Model:
             helper = helper._replace(job=words.job if helper.job else 0)
         elif helper.chunk >= 0:
             words = copied(words, caller.job, helper.job, helper.chunk)
-            helper, at = helper._replace(chunk=-1), helper.at
+            helper = helper._replace(chunk=-1, job=0 if self.has_short_turns else helper.job)
+            at = at if self.has_short_turns else helper.at
         elif helper.job and words.front + words.back < CHUNKS:
             helper, at = helper._replace(chunk=CHUNKS - 1 - words.back), helper.at
             words = words._replace(back=words.back + 1)
@@ -201,9 +208,9 @@ def copied(words, newest, job, chunk):
     return words._replace(copied=words.copied | 1 << chunk)
 
 
-def check(caller=CALLER, wake=WAKE, helper=HELPER):
+def check(caller=CALLER, wake=WAKE, helper=HELPER, has_short_turns=False):
     """Try all interleavings; return the rule that one of them breaks, or None."""
-    model = Model(caller, wake, helper)
+    model = Model(caller, wake, helper, has_short_turns)
     new = {(Words(), Caller(), (Helper(),) * HELPERS)}
     known = set()
     try:
@@ -221,8 +228,9 @@ def check(caller=CALLER, wake=WAKE, helper=HELPER):
     return None
 
 
-def test_the_protocol_keeps_all_rules():
-    assert check() is None
+@pytest.mark.parametrize("has_short_turns", [False, True])
+def test_the_protocol_keeps_all_rules(has_short_turns):
+    assert check(has_short_turns=has_short_turns) is None
 
 
 ORDERS = {"caller": CALLER, "wake": WAKE, "helper": HELPER}
@@ -274,7 +282,7 @@ CODE = {
     "_copy_with_helpers": [
         *("read_word served", "exchange job", "exchange asked", "exchange core"),
         *("exchange taken 0", "exchange open 1", "add_to generation 1", "_wake 0"),
-        *("_take_chunks 1", "exchange open 0", "read_word active", "exchange served"),
+        *("_take_chunks 1 0", "exchange open 0", "read_word active", "exchange served"),
         *("read_word awake", "read_word taken", "read_word stopped", "exchange paused"),
         "read_word pause",
     ],
@@ -282,10 +290,11 @@ CODE = {
     "_sleep_until_woken": ["exchange 1", "read_word generation", "exchange 0", "acquire 1"],
     "serve": [
         *("add_to numbered 1", "acquire 1", "_spin", "read_word generation"),
-        *("stay_off", "read_word core", "_sleep_until_woken"),
+        *("stay_off", "read_word core", "_sleep_until_woken", "read_word turn"),
         *("read_word generation", "read_word asked", "read_word open", "read_word core"),
         *("stay_off", "_wake", "add_to active 1", "read_word open"),
         *("add_to helped", "_take_chunks _BACK", "add_to active -1"),
+        "read_word turn",
     ],
 }
 STEPS = {step.split()[0] for steps in CODE.values() for step in steps}

@@ -10,8 +10,11 @@ Whoever comes late finds the job closed::
       OPEN = 1, GENERATION += 1               GENERATION has changed, and the job is OPEN:
       wake helpers 0 and 1                    wake two more
       take chunks until none is left          ACTIVE += 1
-      OPEN = 0                                if OPEN: take chunks until none is left
-      wait until ACTIVE = 0                   ACTIVE -= 1
+      OPEN = 0                                if OPEN: take chunks until none is left, or
+      wait until ACTIVE = 0                      its turn is over
+                                              ACTIVE -= 1
+                                              if its turn is over: let others run, then
+                                                 look at OPEN once more
 
 A helper counts itself into ACTIVE before it looks at OPEN, and the caller closes OPEN before it
 looks at ACTIVE. All four steps are sequentially consistent, so no helper touches the memory of a
@@ -26,7 +29,8 @@ Four rules say who is asked; `splitjit._abi.thresholds` has their numbers, and w
 0. A helper may run on all cores of the process but the caller's. The system wakes a thread on its
    waker's core if it may, and there it waits for the next tick of the scheduler.
 1. A helper waits awake while a split is going on, and for a moment after it. While the caller
-   copies, its program does nothing else that could want the core.
+   copies, its program does nothing else that could want the core. But each millisecond the helper
+   leaves the job, and lets others have its core. Else the system would stop it, maybe in a chunk.
 2. A sleeping helper is woken for copies of `wake_from` bytes and more. A smaller one asks helpers
    only if it follows a large copy at once: then they are awake, or soon pay.
 3. Helpers that did not come though they were awake, or were stopped in a chunk, are left alone for
@@ -79,14 +83,16 @@ _serve = types.ExternalFunction("serve", types.intp(types.intp))
 
 
 @jit
-def _take_chunks(team, step):
-    """Copy chunks of the open job until none is left; return how many.
+def _take_chunks(team, step, until):
+    """Copy chunks of the open job until none is left, or until a time; return how many.
 
     Parameters
     ----------
     team : int
     step : int
         1 to take chunks from the front, `_BACK` to take them from the back.
+    until : int
+        Nanoseconds; 0 for no limit.
     """
     job, done = words_at(read_word(team + AT.job)), 0
     loop, chunks, arguments = job[0], job[1], job[2]
@@ -97,6 +103,8 @@ def _take_chunks(team, step):
             return done
         call_address(loop, (front if step == 1 else chunks - 1 - back, chunks, arguments))
         done += 1
+        if until and c_api.now() > until:
+            return done
 
 
 @jit
@@ -137,13 +145,17 @@ def serve(team):
     lock = c_api.new_lock()
     c_api.acquire(lock, 1)
     words_at(line)[1] = lock
-    seen = 0
+    seen = until = 0
+    is_back = False
     while True:
-        _spin(team, seen)
-        if read_word(team + AT.generation) == seen:
-            # Now, since the system wakes it where it may run then.
-            c_api.stay_off(read_word(team + AT.core))
-            _sleep_until_woken(team, line, lock, seen)
+        if not is_back:
+            _spin(team, seen)
+            if read_word(team + AT.generation) == seen:
+                # Now, since the system wakes it where it may run then.
+                c_api.stay_off(read_word(team + AT.core))
+                _sleep_until_woken(team, line, lock, seen)
+                until = c_api.now() + read_word(team + AT.turn)
+        is_back = False
         seen = read_word(team + AT.generation)
         asked = read_word(team + AT.asked)
         if number < asked and read_word(team + AT.open):
@@ -153,8 +165,11 @@ def serve(team):
             _wake(team, 2 * number + 2, asked)
             add_to(team + AT.active, 1)
             if read_word(team + AT.open):
-                add_to(team + AT.helped, _take_chunks(team, _BACK))
+                add_to(team + AT.helped, _take_chunks(team, _BACK, until))
             add_to(team + AT.active, -1)
+            if c_api.now() > until:
+                c_api.let_others_run()
+                until, is_back = c_api.now() + read_word(team + AT.turn), True
 
 
 # ---- the caller ----------------------------------------------------------------------------
@@ -185,7 +200,7 @@ def _copy_with_helpers(team, loop, helpers, chunks, nbytes, arguments):
     exchange(team + AT.open, 1)
     add_to(team + AT.generation, 1)
     _wake(team, 0, helpers)
-    _take_chunks(team, 1)
+    _take_chunks(team, 1, 0)
     exchange(team + AT.open, 0)
     closed = ended = c_api.now()
     while read_word(team + AT.active):  # only for chunks that helpers have begun
