@@ -76,7 +76,7 @@ _TIME = 2 * WORD  # bytes of C's `timespec`
 _MASK = 128  # bytes of C's `cpu_set_t` (1024 cores) and `sigset_t`
 
 usleep = types.ExternalFunction("usleep", int32(uint32))
-_sched_yield = types.ExternalFunction("sched_yield", int32())
+let_others_run = types.ExternalFunction("SwitchToThread" if _ON_WINDOWS else "sched_yield", int32())
 _sleep = types.ExternalFunction("Sleep", void(uint32))
 _file_time = types.ExternalFunction("GetSystemTimePreciseAsFileTime", void(intp))
 _clock_gettime = types.ExternalFunction("clock_gettime", int32(int32, intp))
@@ -108,15 +108,6 @@ def nap():
         _sleep(0)
     else:
         usleep(20)  # microseconds; the system adds about 50
-
-
-@jit
-def let_others_run():
-    """Let another thread that waits for this core run first, if there is one."""
-    if _ON_WINDOWS:
-        _sleep(0)
-    else:
-        _sched_yield()
 
 
 @jit

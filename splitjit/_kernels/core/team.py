@@ -96,15 +96,14 @@ def _take_chunks(team, step, until):
     """
     job, done = words_at(read_word(team + AT.job)), 0
     loop, chunks, arguments = job[0], job[1], job[2]
-    while True:
+    while not (done and until) or c_api.now() < until:
         taken = add_to(team + AT.taken, step)
         front, back = taken % _BACK, taken // _BACK
         if front + back >= chunks:
             return done
         call_address(loop, (front if step == 1 else chunks - 1 - back, chunks, arguments))
         done += 1
-        if until and c_api.now() > until:
-            return done
+    return done
 
 
 @jit
@@ -146,16 +145,13 @@ def serve(team):
     c_api.acquire(lock, 1)
     words_at(line)[1] = lock
     seen = until = 0
-    is_back = False
     while True:
-        if not is_back:
-            _spin(team, seen)
-            if read_word(team + AT.generation) == seen:
-                # Now, since the system wakes it where it may run then.
-                c_api.stay_off(read_word(team + AT.core))
-                _sleep_until_woken(team, line, lock, seen)
-                until = c_api.now() + read_word(team + AT.turn)
-        is_back = False
+        _spin(team, seen)
+        if read_word(team + AT.generation) == seen:
+            # Now, since the system wakes it where it may run then.
+            c_api.stay_off(read_word(team + AT.core))
+            _sleep_until_woken(team, line, lock, seen)
+            until = c_api.now() + read_word(team + AT.turn)
         seen = read_word(team + AT.generation)
         asked = read_word(team + AT.asked)
         if number < asked and read_word(team + AT.open):
@@ -169,7 +165,7 @@ def serve(team):
             add_to(team + AT.active, -1)
             if c_api.now() > until:
                 c_api.let_others_run()
-                until, is_back = c_api.now() + read_word(team + AT.turn), True
+                until, seen = c_api.now() + read_word(team + AT.turn), -1  # look at the job again
 
 
 # ---- the caller ----------------------------------------------------------------------------
