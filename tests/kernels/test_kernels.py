@@ -29,7 +29,7 @@ PYTHON = {
 """The functions of CPython's C API that `core` calls."""
 
 LIBC = {"free", "malloc", "memcpy", "memmove", "memset"}
-POSIX = {"clock_gettime", "usleep", "pthread_sigmask", "sigdelset", "sigfillset"}
+POSIX = {"clock_gettime", "sched_yield", "usleep", "pthread_sigmask", "sigdelset", "sigfillset"}
 LINUX = {
     *POSIX,
     *("__sched_cpucount", "getpid", "sched_getaffinity", "sched_getcpu", "sched_setaffinity"),
