@@ -55,8 +55,8 @@ class Thresholds:
         that take 30 us were a quarter slower than on one thread: the helper had the core of one of
         its threads.
     turn : int
-        Nanoseconds after which a helper leaves the job between two chunks, and lets other threads
-        have its core. The system would stop it later, for 4 ms, maybe in the middle of a chunk.
+        Nanoseconds after which a helper leaves the job, between two chunks, and yields its core to
+        others. If it stayed longer, the system could stop it in the middle of a chunk, for 4 ms.
         On an Intel Xeon, 2 to 11 MB take 7 percent less beside a busy program with 1 or 2 ms than
         without a limit, and as long on a quiet machine.
     stopped : int

@@ -193,8 +193,8 @@ class SplitFiles:
     indexes : tuple of (Path, bytes)
         The new indexes and manifests, with their contents.
     warnings : tuple of str
-        What is odd about the split: tensors that are split unlike their weight, fused weights
-        that are split as one, files without tensors, or that most bytes are copied.
+        Likely mistakes. For example, a bias is not split as its weight is, a fused weight is split
+        as if it were one, a file has no tensors, or each part holds a copy of most bytes.
     copies : tuple of (Path, Path)
         The copies of configurations and tokenizers, and their sources.
     notes : tuple of str

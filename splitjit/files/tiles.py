@@ -42,9 +42,9 @@ Progress = Callable[[int, int], object]
 def write_parts(file: FilePlan, staged: Sequence[Staged], count: Callable[[int], object]) -> None:
     """Write the parts of one file; call `count` with the bytes written since the last call."""
     with contextlib.ExitStack() as stack:
-        parts = []
+        parts, inputs = [], file.statuses
         for i, one in enumerate(staged):
-            one.protect(*file.statuses)
+            one.protect(*inputs)
             parts.append(file.like.create(one, file.part(i), file.metadata(i)))
             stack.callback(parts[-1].close)
         opened = stack.enter_context(open_sources([(one.file, one.tensor) for one in file.tensors]))

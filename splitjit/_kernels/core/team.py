@@ -9,12 +9,12 @@ Whoever comes late finds the job closed::
       write the JOB                           spin for a moment, then sleep on its lock
       OPEN = 1, GENERATION += 1               GENERATION has changed, and the job is OPEN:
       wake helpers 0 and 1                    wake two more
-      take chunks until none is left          ACTIVE += 1
-      OPEN = 0                                if OPEN: take chunks until none is left, or
-      wait until ACTIVE = 0                      its turn is over
+      take chunks until all are taken         ACTIVE += 1
+      OPEN = 0                                if OPEN: take chunks until all are taken
+      wait until ACTIVE = 0                            or its turn ends
                                               ACTIVE -= 1
-                                              if its turn is over: let others run, then
-                                                 look at OPEN once more
+                                              if its turn has ended: let others run,
+                                                       then look at OPEN again
 
 A helper counts itself into ACTIVE before it looks at OPEN, and the caller closes OPEN before it
 looks at ACTIVE. All four steps are sequentially consistent, so no helper touches the memory of a
@@ -29,8 +29,8 @@ Four rules say who is asked; `splitjit._abi.thresholds` has their numbers, and w
 0. A helper may run on all cores of the process but the caller's. The system wakes a thread on its
    waker's core if it may, and there it waits for the next tick of the scheduler.
 1. A helper waits awake while a split is going on, and for a moment after it. While the caller
-   copies, its program does nothing else that could want the core. But each millisecond the helper
-   leaves the job, and lets others have its core. Else the system would stop it, maybe in a chunk.
+   copies, its program does nothing else that could want the core. Each millisecond the helper
+   leaves the job and yields its core to others, before the system stops it within a chunk.
 2. A sleeping helper is woken for copies of `wake_from` bytes and more. A smaller one asks helpers
    only if it follows a large copy at once: then they are awake, or soon pay.
 3. Helpers that did not come though they were awake, or were stopped in a chunk, are left alone for
@@ -84,7 +84,9 @@ _serve = types.ExternalFunction("serve", types.intp(types.intp))
 
 @jit
 def _take_chunks(team, step, until):
-    """Copy chunks of the open job until none is left, or until a time; return how many.
+    """Take chunks of the open job and copy them; return how many.
+
+    Stop when all chunks are taken, or after the chunk during which the time runs out.
 
     Parameters
     ----------
@@ -92,11 +94,11 @@ def _take_chunks(team, step, until):
     step : int
         1 to take chunks from the front, `_BACK` to take them from the back.
     until : int
-        Nanoseconds; 0 for no limit.
+        When the time runs out, in nanoseconds of `c_api.now`; 0 for no limit.
     """
     job, done = words_at(read_word(team + AT.job)), 0
     loop, chunks, arguments = job[0], job[1], job[2]
-    while not (done and until) or c_api.now() < until:
+    while done == 0 or until == 0 or c_api.now() < until:
         taken = add_to(team + AT.taken, step)
         front, back = taken % _BACK, taken // _BACK
         if front + back >= chunks:
