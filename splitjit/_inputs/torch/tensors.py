@@ -87,9 +87,9 @@ class Tensor(Input):
             _refuse(out, f"{OUT}[0]")
         if self.x.is_quantized:  # torch would convert the items
             given = parts if out is None else [*parts, out]
-            scales = {(x.q_scale(), x.q_zero_point()) for x in given}
-            if len(scales) > 1:
-                received = f"parts or {OUT} of scales and zero points {scales}"
+            schemes = {_scheme_of(x) for x in given}
+            if len(schemes) > 1:
+                received = f"parts or {OUT} of the schemes {schemes}"
                 raise SplitTypeError.of(received, "must be equal: items are never converted")
         return memory.joined(parts, axis, out, stacks)
 
@@ -141,9 +141,9 @@ class Tensor(Input):
             if target.device != x.device:
                 rule = f"must be on the device of {X}, {x.device}"
                 raise SplitError.of(f"{OUT}[{i}] on the device {target.device}", rule)
-            if x.is_quantized and target.qscheme() != x.qscheme():
-                received = f"{OUT}[{i}] of the scheme {target.qscheme()}"
-                raise SplitTypeError.of(received, f"must have the scheme of {X}, {x.qscheme()}")
+            if x.is_quantized and _scheme_of(target) != _scheme_of(x):
+                received = f"{OUT}[{i}] of the scheme {_scheme_of(target)}"
+                raise SplitTypeError.of(received, f"must have the scheme of {X}, {_scheme_of(x)}")
             level = torch._C._functorch.maybe_get_level
             if torch._C._functorch.is_batchedtensor(x) and level(target) < level(x):
                 rule = "vmap writes no batch to a tensor without one"
@@ -256,6 +256,13 @@ def _tensors_like(dtype: Any, out: Any) -> list[Any]:
             rule = "a tensor of torch.inference_mode() is written only under this mode"
             raise SplitTypeError.of(f"{OUT}[{i}] of type {kind_of(part)}", rule)
     return tensors
+
+
+def _scheme_of(x: Any) -> tuple[Any, ...]:
+    """Return what the items of a quantized tensor mean: by how much they are scaled and shifted."""
+    scheme = x.qscheme()
+    is_affine = scheme is sys.modules["torch"].per_tensor_affine
+    return (scheme, x.q_scale(), x.q_zero_point()) if is_affine else (scheme,)
 
 
 def check_shapes(tensors: list[Any], views: list[Any]) -> None:
