@@ -247,10 +247,10 @@ WRONG_OUT = [
 def test_quantized_outputs_of_another_scheme_are_refused_before_a_write():
     x, out = MADE_BY_TORCH["quantized"](), torch.quantize_per_tensor(torch.zeros(2), 0.1, 0, QINT)
     other = torch.quantize_per_channel(torch.zeros(2), torch.ones(2), torch.zeros(2), 0, QINT)
-    with pytest.raises(SplitTypeError, match=r"^split: out\[1\] of the scheme .*per_channel"):
+    with pytest.raises(SplitTypeError, match=r"^split: out\[1\] of dtype .*per_channel"):
         split(x, 2, out=[out, other])
     larger = torch.quantize_per_tensor(torch.zeros(4), 0.5, 0, QINT)  # torch writes 10 for 1.0
-    with pytest.raises(SplitTypeError, match=r"^split: out\[1\] of the scheme .* 0\.5, 0\)"):
+    with pytest.raises(SplitTypeError, match=r"^split: out\[1\] of dtype .* 0\.5, 0\)"):
         split(x, 2, out=[out, larger[2:]])
     assert not out.int_repr().any()
     assert not larger.int_repr().any()

@@ -38,6 +38,14 @@ def is_dtype(dtype: object) -> bool:
     return issubclass(type(dtype), getattr(sys.modules.get("torch"), "dtype", ()))
 
 
+def dtype_of(x: Any) -> Any:
+    """Return the dtype of a tensor and, if it is quantized, the scheme, the scale and the zero."""
+    if not x.is_quantized:
+        return x.dtype
+    is_affine = x.qscheme() is sys.modules["torch"].per_tensor_affine
+    return x.dtype, x.qscheme(), *((x.q_scale(), x.q_zero_point()) if is_affine else ())
+
+
 def is_compiling() -> bool:
     """Return whether torch.compile is tracing."""
     return bool(sys.modules["torch"].compiler.is_compiling())
@@ -65,6 +73,11 @@ class Tensor(Input):
                 _refuse(self.x, X)
         return self._array
 
+    @property
+    def dtype(self) -> Any:
+        """The dtype and, of a quantized tensor, what its items mean: torch would convert them."""
+        return dtype_of(self.x)
+
     def operator(self, request: Request, out: Any) -> tuple[Plan, list[Any] | None] | None:
         """Return the plan and the tensors for the parts, if torch's own operator makes them."""
         if not self._in_reach:
@@ -83,14 +96,8 @@ class Tensor(Input):
     def joined(self, parts: list[Any], axis: int, out: Any, stacks: bool) -> Any:
         """Return the tensor that torch makes of parts, or writes to `out`."""
         if out is not None:
-            _tensors_like(self.x.dtype, [out])  # torch would convert the values
+            _tensors_like(self.dtype, [out])  # torch would convert the values
             _refuse(out, f"{OUT}[0]")
-        if self.x.is_quantized:  # torch would convert the items
-            given = parts if out is None else [*parts, out]
-            schemes = {_scheme_of(x) for x in given}
-            if len(schemes) > 1:
-                received = f"parts or {OUT} of the schemes {schemes}"
-                raise SplitTypeError.of(received, "must be equal: items are never converted")
         return memory.joined(parts, axis, out, stacks)
 
     @property
@@ -134,16 +141,13 @@ class Tensor(Input):
     def targets_of_library(self, request: Request, out: Any) -> LibraryTargets:
         """Return the tensors of `out`, the views that torch writes to them, and their places."""
         x, views = self.x, self.made_by_library(request, False)
-        tensors = _tensors_like(x.dtype, out)
+        tensors = _tensors_like(self.dtype, out)
         torch = sys.modules["torch"]
         for i, target in enumerate(tensors):
             _refuse(target, f"{OUT}[{i}]")
             if target.device != x.device:
                 rule = f"must be on the device of {X}, {x.device}"
                 raise SplitError.of(f"{OUT}[{i}] on the device {target.device}", rule)
-            if x.is_quantized and _scheme_of(target) != _scheme_of(x):
-                received = f"{OUT}[{i}] of the scheme {_scheme_of(target)}"
-                raise SplitTypeError.of(received, f"must have the scheme of {X}, {_scheme_of(x)}")
             level = torch._C._functorch.maybe_get_level
             if torch._C._functorch.is_batchedtensor(x) and level(target) < level(x):
                 rule = "vmap writes no batch to a tensor without one"
@@ -249,20 +253,13 @@ def _tensors_like(dtype: Any, out: Any) -> list[Any]:
             hint = "torch.from_numpy makes tensors of arrays"
             received = f"{OUT}[{i}] of type {kind_of(part)}"
             raise SplitTypeError.of(received, f"must be a torch tensor, as {X} is", hint)
-        if part.dtype is not dtype:
+        if dtype_of(part) != dtype:
             rule = f"the dtype must be the dtype of {X}, {dtype}"
-            raise SplitTypeError.of(f"{OUT}[{i}] of dtype {part.dtype}", rule)
+            raise SplitTypeError.of(f"{OUT}[{i}] of dtype {dtype_of(part)}", rule)
         if not any_mode and part.is_inference():
             rule = "a tensor of torch.inference_mode() is written only under this mode"
             raise SplitTypeError.of(f"{OUT}[{i}] of type {kind_of(part)}", rule)
     return tensors
-
-
-def _scheme_of(x: Any) -> tuple[Any, ...]:
-    """Return what the items of a quantized tensor mean: by how much they are scaled and shifted."""
-    scheme = x.qscheme()
-    is_affine = scheme is sys.modules["torch"].per_tensor_affine
-    return (scheme, x.q_scale(), x.q_zero_point()) if is_affine else (scheme,)
 
 
 def check_shapes(tensors: list[Any], views: list[Any]) -> None:
