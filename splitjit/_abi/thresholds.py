@@ -56,9 +56,10 @@ class Thresholds:
         its threads.
     turn : int
         Nanoseconds after which a helper leaves the job, between two chunks, and yields its core to
-        others. If it stayed longer, the system could stop it in the middle of a chunk, for 4 ms.
-        On an Intel Xeon, 2 to 11 MB take 7 percent less beside a busy program with 1 or 2 ms than
-        without a limit, and as long on a quiet machine.
+        others. If it stayed longer, the system could stop it in the middle of a chunk, for 4 ms. It
+        waits no longer for the end of a split: a caller so late was stopped itself, and may need
+        this core. On an Intel Xeon, splits of 2 to 11 MB beside a busy program take 7 percent less
+        with such turns, those in four processes on two cores 6 percent, and others as long.
     stopped : int
         Nanoseconds that a caller waits for a helper's chunk before it counts as stopped. A chunk
         takes 10 to 50 us, and up to 500 us right after a rest; a time slice of another program
@@ -66,10 +67,10 @@ class Thresholds:
         to 920, and a busy machine was no faster.
     pause : int
         For how many times as long helpers are left alone after they were stopped, or did not come.
-        So a busy machine costs at most a sixtieth. On an Intel Xeon with a busy program, the
-        slowest hundredth of splits of 11 MB takes 1.3 to 1.8 times as long as on one thread. With
-        20 in place of 60 it took 3.3 times as long, because one split in 50 waited for its helper,
-        and splits in four processes on two cores took 8 percent longer.
+        So a busy machine costs at most a thirtieth. On an Intel Xeon with a busy program, splits
+        are 1.17 times as fast as on one thread, and with 10, 20 and 60 in place of 30 1.27, 1.21
+        and 1.09. But with 10 the slowest hundredth takes 3 times as long as on one thread, and with
+        10 and 20 splits in four processes on two cores are 0.90 and 0.94 times as fast.
     asleep_share, awake_share : int
         Bytes that a helper must get: to be worth its wake, or if it is awake.
     """
@@ -87,7 +88,7 @@ class Thresholds:
     in_a_row: int = 25_000
     turn: int = 1_000_000
     stopped: int = 1_000_000
-    pause: int = 60
+    pause: int = 30
     asleep_share: int = 1 << 20
     awake_share: int = 1 << 18
 

@@ -325,7 +325,7 @@ for kept in [{*sorted(all_cores)[:2]}, all_cores]:
     wait_until(lambda: is_asleep() and is_off(word("CORE")))
 """,
     "1: a helper stays awake while a split is going on": """
-let(awake=200_000_000)  # other programs may have its core for a while
+let(awake=200_000_000, turn=10**10)  # other programs may have its core for a while
 for _ in range(20):
     before = word("HELPED")
     caller = threading.Thread(target=run_loop, args=(1, 32, 0, (0, 900_000)))
@@ -340,6 +340,14 @@ for _ in range(20):
 assert caller.is_alive()
 caller.join()
 wait_until(is_asleep)
+""",
+    "1: but no longer than its turn": """
+let(awake=200_000_000)
+caller = threading.Thread(target=run_loop, args=(1, 32, 0, (0, 5_000_000)))
+caller.start()
+wait_until(lambda: word("NUMBERED") and is_asleep())
+assert caller.is_alive()
+caller.join()
 """,
     "1: and for a moment after it": """
 let(awake=10**15)
