@@ -57,9 +57,10 @@ class Thresholds:
     turn : int
         Nanoseconds after which a helper leaves the job, between two chunks, and yields its core to
         others. If it stayed longer, the system could stop it in the middle of a chunk, for 4 ms. It
-        waits no longer for the end of a split: a caller so late was stopped itself, and may need
-        this core. On an Intel Xeon, splits of 2 to 11 MB beside a busy program take 7 percent less
-        with such turns, those in four processes on two cores 6 percent, and others as long.
+        waits no longer for the end of a split, either: then the caller was probably stopped, and
+        may need this core. On an Intel Xeon, splits of 2 to 11 MB beside a busy program take 7
+        percent less with such turns, those in four processes on two cores 6 percent, and others as
+        long.
     stopped : int
         Nanoseconds that a caller waits for a helper's chunk before it counts as stopped. A chunk
         takes 10 to 50 us, and up to 500 us right after a rest; a time slice of another program

@@ -29,9 +29,9 @@ Four rules say who is asked; `splitjit._abi.thresholds` has their numbers, and w
 0. A helper may run on all cores of the process but the caller's. The system wakes a thread on its
    waker's core if it may, and there it waits for the next tick of the scheduler.
 1. A helper waits awake while a split is going on, and for a moment after it. While the caller
-   copies, its program does nothing else that could want the core. If the split goes on for longer
-   than a millisecond, the caller was stopped. Each millisecond the helper leaves the job and yields
-   its core to others, before the system stops it within a chunk.
+   copies, its program does nothing else that could want the core. But if a helper without a chunk
+   waits for more than a millisecond, the system has probably stopped the caller. Each millisecond a
+   helper leaves the job and yields its core to others, before the system stops it within a chunk.
 2. A sleeping helper is woken for copies of `wake_from` bytes and more. A smaller one asks helpers
    only if it follows a large copy at once: then they are awake, or soon pay.
 3. Helpers that did not come though they were awake, or were stopped in a chunk, are left alone for
@@ -113,7 +113,8 @@ def _take_chunks(team, step, until):
 def _spin(team, seen):
     """Wait awake until there is a new job: while a split is going on, and a moment after it.
 
-    A split that goes on for longer than a turn has lost its core, perhaps to this helper.
+    If the split goes on for longer than a turn, the caller has probably lost its core, perhaps to
+    this helper.
     """
     now, awake = c_api.now(), read_word(team + AT.awake)
     end, latest = now + awake, now + read_word(team + AT.turn)
