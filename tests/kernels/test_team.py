@@ -67,9 +67,10 @@ class Helper(NamedTuple):
 
 
 class Model:
-    """All steps that can follow a state; the orders are those of `check`.
+    """The protocol: which states can follow a state.
 
-    With short turns, a helper leaves the job after each chunk, and looks at it once more.
+    `check` passes the order of the steps of each thread. With short turns, a helper leaves the job
+    after each chunk, and looks at it once more.
     """
 
     def __init__(self, caller, wake, helper, has_short_turns):
