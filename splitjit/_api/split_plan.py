@@ -16,6 +16,7 @@ from splitjit._copy.outputs import check_apart, check_fit, views_of
 from splitjit._copy.run import run
 from splitjit._inputs.input import Request, by_plan
 from splitjit._inputs.torch import tensors
+from splitjit._inputs.torch.memory import TORCH
 from splitjit._plan.arguments import Shape, listed
 from splitjit._plan.plan import Plan, PlanCache
 from splitjit._plan.rules import Rule
@@ -161,7 +162,8 @@ class SplitPlan(Plan):
         SplitError
             If the shape of `x` is not the shape of the plan, or `out` does not fit.
         """
-        if copy is True:
+        is_array = type(x) is np.ndarray
+        if copy is True and (is_array or (type(x) in TORCH.kinds and not TORCH.is_traced())):
             parts: list[Any] | None = (self._how or FIRST).at_once(self, x, out)
             if parts is not None:
                 return parts

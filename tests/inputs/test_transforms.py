@@ -571,8 +571,11 @@ def test_export_for_other_lengths(name, strict):
 @quiet
 @pytest.mark.slow
 def test_compiled_without_a_break():
+    splitjit.warmup(["float32"])
     plan = plan_split((4, 6), 3, axis=1)
     out = plan.empty(torch.float32)
+    for _ in range(3):
+        plan(numbers(4, 6).numpy())  # the plan now knows a builtin function for arrays
     into = plan.bind(plan.empty(torch.float32))
     operator = splitjit.openvino.VariadicSplit()
 
