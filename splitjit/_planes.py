@@ -12,7 +12,7 @@ from splitjit._api.split import Splittable, split
 from splitjit._inputs.adapt import items_of
 from splitjit._inputs.arrays import as_array
 from splitjit._inputs.input import memory_of
-from splitjit._inputs.torch.tensors import refuse_layout
+from splitjit._inputs.torch.tensors import is_tensor, refuse_layout
 from splitjit._plan.arguments import normalize_axis
 from splitjit.errors import OUT, SplitError, X
 
@@ -126,7 +126,8 @@ def _with_axis(array: Any, i: int, plane: tuple[int, ...], part: tuple[int, ...]
     try:
         shape = getattr(array, "shape", plane)
         if shape == plane:
-            return array.reshape(part) if hasattr(array, "reshape") else array
+            is_known = isinstance(array, np.ndarray) or is_tensor(array)
+            return array.reshape(part) if is_known else array  # others may copy
     except RuntimeError:  # of torch
         refuse_layout(array, f"{OUT}[{i}]")
         raise

@@ -49,9 +49,9 @@ def split(
     list of dask.array.Array
         The parts. Along the axis, a chunk ends at each end of a part and at
         each end of a chunk of `x`. A part of length 0 has one chunk of length 0.
-        Each chunk is a new C-contiguous array that shares no memory with other
-        chunks. A chunk of `x` that lies entirely in one part is not copied: it
-        is a chunk of this part.
+        A chunk of `x` that lies entirely in one part is not copied: it is a
+        chunk of this part. Each other chunk is a new C-contiguous array that
+        shares no memory with other chunks.
 
     Raises
     ------

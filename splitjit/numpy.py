@@ -294,7 +294,7 @@ def concatenate(
     Returns
     -------
     ndarray
-        A new C-contiguous array, or `out`.
+        A new C-contiguous array, or `out`. If NumPy joins, its order and class are NumPy's.
 
     Examples
     --------

@@ -10,7 +10,9 @@ A program may also replace torch's own functions and methods, as in
 - The parts are not views. Writing to a part does not change the tensor.
 - Parts of a lazy conjugate or negative are resolved.
 - torch splits nested and sparse tensors, and copies the parts in their layout, if it can.
-- ``torch.fx.symbolic_trace`` records the function of this module as one node.
+- ``torch.fx.symbolic_trace`` records a split by this module as one node, and joins as torch's own.
+- Joined tensors are contiguous, also those of the format ``channels_last``.
+- The second parameter of ``torch.Tensor.split`` is `split_size`, that of `split` is not.
 - ``torch.jit.script`` refuses to compile these functions.
 
 As in torch, all but `split` also take NumPy's names: ``axis`` for ``dim``, and ``a``, ``x`` or
@@ -39,7 +41,7 @@ from splitjit.errors import SplitError
 
 __all__ = ["chunk", "dsplit", "hsplit", "split", "split_with_sizes"]
 __all__ += ["tensor_split", "unbind", "vsplit"]
-__all__ += ["cat", "concat", "stack"]
+__all__ += ["cat", "concat", "concatenate", "stack"]
 
 _ORIGINALS = {name: getattr(torch, name) for name in __all__}
 """torch's own functions; a program may replace them with ours."""
@@ -288,7 +290,7 @@ def cat(tensors: Any, dim: int = 0, *, out: Any = None) -> Any:
     return _joined("cat", tensors, dim, out)
 
 
-concat = cat  # torch has both names, too
+concat = concatenate = cat  # torch has all three names, too
 
 
 @_with_names_of_numpy

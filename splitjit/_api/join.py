@@ -40,8 +40,8 @@ def join(
     -------
     array
         A new C-contiguous array that shares no memory with a part, or `out`. It is a tensor, a
-        masked array or an array of another library if the parts are; else an ndarray. Dask arrays
-        are joined lazily.
+        masked array or an array of another library if the parts are; else an ndarray. Another
+        library may keep the order of the parts' memory. Dask arrays are joined lazily.
 
     Raises
     ------

@@ -131,8 +131,9 @@ def split(
         With ``copy=False``, views of `x`. Bits are copied, never converted.
         The parts of a tensor of torch are tensors, the parts of a masked array
         are masked arrays, and the parts of an array with the Array API are
-        arrays of its library; all others are ndarrays. The parts of a Dask
-        array are Dask arrays, see `splitjit.dask.split`.
+        arrays of its library, which may keep the order of its memory; all
+        others are ndarrays. The parts of a Dask array are Dask arrays, see
+        `splitjit.dask.split`.
 
     Raises
     ------
@@ -319,7 +320,7 @@ def plan_split(
     Returns
     -------
     SplitPlan
-        Frozen and hashable. Plans are cached: equal calls share one plan.
+        Frozen and hashable. Plans are cached: equal calls share one plan of up to 4096 parts.
 
     Raises
     ------

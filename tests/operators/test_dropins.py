@@ -338,6 +338,8 @@ def test_planes_refused(make, says):
     for function, given in ((ours.unstack, out), (splitjit.unstack, out), (splitjit.unstack, None)):
         with pytest.raises(splitjit.SplitError, match="^unstack: axis=3"):
             function(x, axis=3, out=given)
+        with pytest.raises(splitjit.SplitTypeError, match=r"^unstack: out\[0\] of type float64"):
+            function(np.ones(3), out=list(np.zeros(3)))  # scalars, which nobody would see
 
 
 # ---- torch ------------------------------------------------------------------------------
@@ -559,7 +561,7 @@ def test_arrays_are_joined_as_numpy_does(name):
     assert (made == original(large, -1)).all()
 
 
-@pytest.mark.parametrize("name", ["cat", "concat", "stack"])
+@pytest.mark.parametrize("name", ["cat", "concat", "concatenate", "stack"])
 def test_tensors_are_joined_as_torch_does(torch, name):
     function = getattr(importlib.import_module("splitjit.torch"), name)
     original = getattr(torch, name)
