@@ -347,5 +347,5 @@ class SplitTypeError(SplitError, TypeError):
     Traceback (most recent call last):
         ...
     splitjit.errors.SplitTypeError: split: split=2.0: must be an integer, \
-a sequence of integers or a 1-D integer array; // divides to an integer, / to a float
+a sequence of integers or a 1-D integer array; convert floats by int(), or divide integers by //
     """

@@ -51,7 +51,7 @@ def _join(parts: Any, axis: SupportsIndex, out: Any, plans: Plans, stacks: bool)
     arrays = [_of_part(i, getattr, one, "array") for i, one in enumerate(inputs)]
     # These shapes stay as they are, even if another thread gives a part another shape.
     shapes = [one.shape if x is None else x.shape for one, x in zip(inputs, arrays, strict=True)]
-    index = _axis_of(axis, shapes[0], stacks)
+    index = plans.axis if isinstance(plans, Plan) else _axis_of(axis, shapes[0], stacks)
     by_library = functools.partial(first.joined, given, index, out, stacks)
     is_known = not first.is_traced() and all(type(n) is int for shape in shapes for n in shape)
     differ = _surely_differ if is_known or first.library != "torch" else differ_in_graph
@@ -203,7 +203,7 @@ def _of_one_kind(parts: list[Any]) -> list[Any]:
         if one.dtype != first.dtype:
             received = f"parts[{i}] of dtype {one.dtype}, parts[0] of dtype {first.dtype}"
             rule = "the dtypes must be equal, because bits are copied and never converted"
-            raise SplitTypeError.of(received, rule, f"convert parts[{i}] to {first.dtype}")
+            raise SplitTypeError.of(received, rule, "convert the parts to one dtype")
     return inputs
 
 

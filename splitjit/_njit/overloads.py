@@ -81,7 +81,7 @@ def _split_into(x, outs, split=types.none, axis=types.intp, *by_position, **othe
 def _refusal(name: str) -> Callable[..., None]:
     def refuse_call(*args, **kwargs):
         rule = "only splitjit.split and split_into work there"
-        hint = "for planes, pass plane[..., None] to split_into; to join, assign parts to slices"
+        hint = "give planes the axis for split_into, as plane[..., None]; to join, assign to slices"
         raise SplitTypeError(name, "a call in compiled code", rule, hint=hint)
 
     return refuse_call

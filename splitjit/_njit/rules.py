@@ -142,5 +142,5 @@ def check_outs(x, outs):
         if part.dtype != x.dtype:
             refuse("split_into", x=x, rule="must have the dtype of x", **{name: part})
         if part.ndim != x.ndim:
-            rule = "must have the rank of x; for a plane, pass plane[..., None]"
+            rule = "must have the rank of x; give planes its axis, the last one by [..., None]"
             refuse("split_into", x=x, rule=rule, **{name: part})

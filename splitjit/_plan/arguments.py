@@ -181,11 +181,12 @@ def unknown_parameter(
 def _hint(name: str, value: Any) -> str:
     """Return a likely fix for the value of a rule that is of the wrong kind."""
     values = sequence(value, arrays=True)
-    if values and name == "split" and all(isinstance(n, float) and 0 <= n <= 1 for n in values):
-        lengths = ", ".join([f"int({n} * n)" for n in values[:-1]])
+    floats = [n for n in (values or (value,)) if issubclass(type(n), float)]
+    if name == "split" and len(floats) > 1 and abs(sum(floats) - 1) < 1e-6 and min(floats) >= 0:
+        lengths = ", ".join([f"int({n} * n)" for n in floats[:-1]])
         return f"for an axis of length n, pass split=[{lengths}, -1]"
-    if any(issubclass(type(n), float) for n in (values or (value,))):
-        return "// divides to an integer, / to a float"
+    if floats:
+        return "convert floats by int(), or divide integers by //"
     if values and name in rules.COUNTS:
         return f"pass lengths as split={shorten(value)}"
     if hasattr(type(value), "__next__"):
@@ -207,8 +208,8 @@ def shape_of(shape: Sequence[SupportsIndex]) -> Shape:
     except SplitTypeError as error:
         kind: type = type(shape)
         received, hint = error.texts[0], ""
-        if kind is int:
-            hint = f"pass ({shorten(shape)},)"
+        if hasattr(kind, "__index__") and kind is not bool and not hasattr(kind, "__len__"):
+            received, hint = pairs(shape=shape), f"pass ({shorten(integer('shape', shape))},)"
         elif hasattr(kind, "shape"):
             received, hint = f"shape of type {kind_of(shape)}", "pass x.shape"
         raise SplitTypeError.of(received, error.rule, hint) from None
@@ -257,12 +258,10 @@ def listed(out: Any) -> list[Any]:
 def _hint_of_list(value: Any) -> str:
     """Return how to make a list of arrays of a value that is no sequence."""
     kind = type(value)
-    if hasattr(kind, "columns"):  # a list of a table has names, or labelled columns
-        return "pass its columns, each as an array"
     if issubclass(kind, Mapping):
         return f"pass list({OUT}.values())"
-    is_array = hasattr(kind, "shape") and hasattr(kind, "__len__")
-    return f"pass list({OUT})" if is_array or hasattr(kind, "__next__") else ""
+    # The items of other arrays, such as a dataset of h5py, are copies.
+    return f"pass list({OUT})" if {"strides", "stride", "__next__"} & {*dir(kind)} else ""
 
 
 # ---- integers ----------------------------------------------------------------------------

@@ -110,6 +110,8 @@ REFUSED = [
     (np.zeros((2, 2, 6)), SplitTypeError, r"ndarray and dtype float64: .*; pass list\(out\)$"),
     (iter(fitting()), SplitTypeError, r"must be a sequence of arrays; pass list\(out\)$"),
     (5, SplitTypeError, "must be a sequence of arrays$"),
+    # A dataset of h5py has a length, and its items are copies.
+    (type("Dataset", (), {"shape": (2, 4), "__len__": len})(), SplitTypeError, "of arrays$"),
     ([np.zeros((2, 2)), X[:, :4]], SplitError, r"out\[1\] and x: must not share memory"),
     ([X[:, ::3], np.zeros((2, 4))], SplitError, r"out\[0\] and x: must not share memory"),
     ([memory[:4].reshape(2, 2), memory[3:11].reshape(2, 4)], SplitError, BOTH_SHARE),

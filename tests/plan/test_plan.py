@@ -170,13 +170,22 @@ HINTS = [
         "pass indices=[5] to cut there, or num_sections=5 for so many parts",
     ),
     (((10,),), {"indices": True}, "must be a sequence of integers or a 1-D integer array"),
-    (((10,), 10 / 2), {}, "; // divides to an integer, / to a float"),
-    (((10,),), {"num_outputs": np.float64(2)}, "; // divides to an integer, / to a float"),
+    (((10,), [0.8, 0.2]), {}, "for an axis of length n, pass split=[int(0.8 * n), -1]"),
+    (((10,), [0.7, 0.2]), {}, "; convert floats by int(), or divide integers by //"),
+    (((10,), [8.0, 2.0]), {}, "; convert floats by int(), or divide integers by //"),
+    (((10,), 10 / 2), {}, "; convert floats by int(), or divide integers by //"),
+    (
+        ((10,),),
+        {"num_outputs": np.float64(2)},
+        "; convert floats by int(), or divide integers by //",
+    ),
     *[
         ((x, 2), {}, "type ndarray and dtype float64: must be a sequence of integers; pass x.shape")
         for x in (np.zeros((2, 3)), np.zeros(4), np.zeros(()))
     ],
     ((6, 2), {}, "shape=6: must be a sequence of integers; pass (6,)"),
+    ((np.int64(6), 2), {}, "shape=np.int64(6): must be a sequence of integers; pass (6,)"),
+    ((True, 2), {}, "shape=True: must be a sequence of integers"),
     (((6,), iter([2, 4])), {}, "a 1-D integer array; pass list(split)"),
     (((6,),), {"indices": iter([2])}, "a 1-D integer array; pass list(indices)"),
     ((np.zeros((2, 2), int), 2), {}, "must be a sequence of integers; pass x.shape"),

@@ -202,7 +202,7 @@ def refuse_layout(x: Any, name: str) -> None:
     if not is_tensor(x) or is_compiling():
         return
     if x.is_nested:
-        rule = "must not be nested; split each tensor of its .unbind()"
+        rule = "must not be nested; pass the tensors of its .unbind()"
     elif x.layout is not sys.modules["torch"].strided:
         rule = f"must not have the layout {x.layout}; pass its .to_dense()"
     else:
