@@ -307,7 +307,8 @@ def _joined(name: str, tensors: Any, dim: Any, out: Any) -> Any:
         except SplitError:
             if any(map(has_lost_memory, filter(is_tensor, [*tensors, out]))):
                 raise  # torch would crash
-    return _ORIGINALS[name](tensors, dim, out=out)
+    made = _ORIGINALS[name](tensors, dim, out=out)
+    return made.contiguous() if out is None and made.layout is torch.strided else made
 
 
 def _parts(

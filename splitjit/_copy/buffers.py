@@ -94,7 +94,7 @@ def allocate_whole(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     """Allocate one C-contiguous array, uninitialized; a large one in a block."""
     nbytes = math.prod(shape) * dtype.itemsize
     if dtype.hasobject or nbytes < THRESHOLDS.large:
-        return retry(np.empty, shape, dtype)
+        return retry(np.ndarray, shape, dtype)  # torch.compile would trace `empty`
     memory, start = _block(nbytes)
     return np.ndarray(shape, dtype, memory, start)
 

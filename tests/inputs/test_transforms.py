@@ -599,6 +599,28 @@ def test_compiled_without_a_break():
     assert IS_OLD or all(a is b for a, b in zip(by_plan[1], out, strict=True))
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")  # about what Dynamo does not trace
+def test_arrays_are_joined_in_torch_compile():
+    """Dynamo would make the whole in the native byte order, and loops fill it with bytes."""
+    splitjit.warmup()
+    for dtype in ">f4", "<f4", "M8[s]", "U3":
+        x = np.arange(24).reshape(4, 6).astype(dtype)
+        for call in splitjit.join, splitjit.stack:
+            made = compile(lambda x, call=call: call([x, x], 1), fullgraph=False)(x)
+            assert made.dtype == x.dtype
+            assert (made == call([x, x], 1)).all()
+
+
+def test_joins_of_channels_last_are_contiguous():
+    x = numbers(2, 3, 4, 4).contiguous(memory_format=torch.channels_last)
+    for name in "cat", "stack":
+        join = getattr(splitjit.torch, name)
+        for call in join, compile(lambda tensors, dim, join=join: join(tensors, dim)):
+            made = call([x, x], 1)
+            assert made.is_contiguous()
+            assert torch.equal(made, getattr(torch, name)([x, x], 1))
+
+
 @quiet
 @pytest.mark.slow
 def test_refusals_of_compiled_functions():

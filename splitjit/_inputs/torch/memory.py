@@ -57,8 +57,8 @@ def look_up() -> None:
     torch = sys.modules["torch"]
     forward_ad = torch.autograd.forward_ad
     TORCH.split_copy = torch.split_with_sizes_copy
-    TORCH.kinds = kinds = torch.Tensor, torch.nn.Parameter
     TORCH.is_traced = is_traced = torch.compiler.is_dynamo_compiling
+    TORCH.kinds = kinds = torch.Tensor, torch.nn.Parameter  # other threads ask `is_traced` next
     try:
         is_tracing = torch._C._is_tracing
         in_function_mode = torch._C._is_torch_function_mode_enabled
