@@ -162,6 +162,7 @@ class SplitPlan(Plan):
         SplitError
             If the shape of `x` is not the shape of the plan, or `out` does not fit.
         """
+        # torch.compile cannot trace the builtin functions that the plan keeps for arrays.
         is_array = type(x) is np.ndarray
         if copy is True and (is_array or (type(x) in TORCH.kinds and not TORCH.is_traced())):
             parts: list[Any] | None = (self._how or FIRST).at_once(self, x, out)

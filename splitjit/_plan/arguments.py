@@ -182,7 +182,7 @@ def _hint(name: str, value: Any) -> str:
     """Return a likely fix for the value of a rule that is of the wrong kind."""
     values = sequence(value, arrays=True)
     floats = [n for n in (values or (value,)) if issubclass(type(n), float)]
-    if name == "split" and len(floats) > 1 and abs(sum(floats) - 1) < 1e-6 and min(floats) >= 0:
+    if name == "split" and 1 < len(floats) == len(values or ()) and abs(sum(floats) - 1) < 1e-6:
         lengths = ", ".join([f"int({n} * n)" for n in floats[:-1]])
         return f"for an axis of length n, pass split=[{lengths}, -1]"
     if floats:

@@ -172,6 +172,7 @@ HINTS = [
     (((10,),), {"indices": True}, "must be a sequence of integers or a 1-D integer array"),
     (((10,), [0.8, 0.2]), {}, "for an axis of length n, pass split=[int(0.8 * n), -1]"),
     (((10,), [0.7, 0.2]), {}, "; convert floats by int(), or divide integers by //"),
+    (((10,), [0.5, 0.5, 2]), {}, "; convert floats by int(), or divide integers by //"),
     (((10,), [8.0, 2.0]), {}, "; convert floats by int(), or divide integers by //"),
     (((10,), 10 / 2), {}, "; convert floats by int(), or divide integers by //"),
     (
