@@ -191,8 +191,8 @@ def join_files(
 ) -> tuple[Path, ...]:
     """Join parts: write all joined files, or none.
 
-    Parts that `split_files` wrote give the original files back, byte for byte if `numpy.save`,
-    `numpy.savez` or the safetensors package wrote those. Otherwise headers may differ.
+    Parts that `split_files` wrote give the original files back, byte for byte if ``np.save``,
+    ``np.savez`` or the safetensors package wrote those. Otherwise headers may differ.
 
     Parameters
     ----------

@@ -603,12 +603,11 @@ def test_compiled_without_a_break():
 def test_arrays_are_joined_in_torch_compile():
     """Dynamo would make the whole in the native byte order, and loops fill it with bytes."""
     splitjit.warmup()
-    for dtype in ">f4", "<f4", "M8[s]", "U3":
+    for dtype in ">f4", "M8[s]":
         x = np.arange(24).reshape(4, 6).astype(dtype)
-        for call in splitjit.join, splitjit.stack:
-            made = compile(lambda x, call=call: call([x, x], 1), fullgraph=False)(x)
-            assert made.dtype == x.dtype
-            assert (made == call([x, x], 1)).all()
+        made = compile(lambda x: splitjit.join([x, x], 1), fullgraph=False)(x)
+        assert made.dtype == x.dtype
+        assert (made == np.concatenate([x, x], 1)).all()
 
 
 def test_joins_of_channels_last_are_contiguous():
