@@ -10,9 +10,10 @@ A program may also replace torch's own functions and methods, as in
 - The parts are not views. Writing to a part does not change the tensor.
 - Parts of a lazy conjugate or negative are resolved.
 - torch splits nested and sparse tensors, and copies the parts in their layout, if it can.
-- ``torch.fx.symbolic_trace`` records a split by this module as one node, and joins as torch's own.
-- Joined tensors are contiguous, also those of the format ``channels_last``.
-- The second parameter of ``torch.Tensor.split`` is `split_size`, that of `split` is not.
+- ``torch.fx.symbolic_trace`` records a function that splits as one node. For a function that joins,
+  it records torch's own.
+- Joined tensors are contiguous. torch would keep the format ``channels_last``.
+- The method ``torch.Tensor.split`` calls its lengths `split_size`. `split` does not know this name.
 - ``torch.jit.script`` refuses to compile these functions.
 
 As in torch, all but `split` also take NumPy's names: ``axis`` for ``dim``, and ``a``, ``x`` or
@@ -308,7 +309,8 @@ def _joined(name: str, tensors: Any, dim: Any, out: Any) -> Any:
             if any(map(has_lost_memory, filter(is_tensor, [*tensors, out]))):
                 raise  # torch would crash
     made = _ORIGINALS[name](tensors, dim, out=out)
-    return made.contiguous() if out is None and made.layout is torch.strided else made
+    has_format = out is None and made.layout is torch.strided
+    return made.contiguous() if has_format else made
 
 
 def _parts(

@@ -19,7 +19,7 @@ def run() -> NoReturn:
         if number is not None and signal.getsignal(number) == signal.SIG_DFL:  # not under nohup
             signal.signal(number, _interrupt)
     for stream in ("stdout", "stderr"):
-        if getattr(sys, stream) is None:  # some programs start others without it
+        if getattr(sys, stream) is None:  # a program may close it and start this one
             setattr(sys, stream, open(os.devnull, "w"))  # noqa: SIM115
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     sys.exit(main())

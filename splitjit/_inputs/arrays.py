@@ -107,7 +107,7 @@ def refuse_items(values: Sequence[Any], checked: set[type]) -> None:
         item, name = next(item for item in values if type(item) is kind), f"an item of {X}"
         refuse_meaning(item, name)
         if issubclass(kind, np.ma.MaskedArray):
-            rule = f"its mask would be lost; pass a masked array; np.ma.array({X}) reads flat lists"
+            rule = f"its mask would be lost; if {X} is a flat list, pass np.ma.array({X})"
             raise SplitTypeError.of(f"{name} of type {kind_of(item)}", rule)
         if hasattr(kind, "__array__"):
             refuse_foreign(item, name)

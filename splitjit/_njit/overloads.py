@@ -81,7 +81,7 @@ def _split_into(x, outs, split=types.none, axis=types.intp, *by_position, **othe
 def _refusal(name: str) -> Callable[..., None]:
     def refuse_call(*args, **kwargs):
         rule = "only splitjit.split and split_into work there"
-        hint = "give planes the axis for split_into, as plane[..., None]; to join, assign to slices"
+        hint = "pass planes with the axis, as in plane[..., None]; to join, assign parts to slices"
         raise SplitTypeError(name, "a call in compiled code", rule, hint=hint)
 
     return refuse_call

@@ -142,5 +142,5 @@ def check_outs(x, outs):
         if part.dtype != x.dtype:
             refuse("split_into", x=x, rule="must have the dtype of x", **{name: part})
         if part.ndim != x.ndim:
-            rule = "must have the rank of x; give planes its axis, the last one by [..., None]"
+            rule = "must have the rank of x; a plane needs the axis, as in plane[..., None]"
             refuse("split_into", x=x, rule=rule, **{name: part})

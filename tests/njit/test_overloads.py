@@ -329,7 +329,7 @@ AFTER_AXIS = "argument of .* rules after axis must be given by name"
         (lambda: into(X, (INTEGERS,), 6, 0), r".*outs\[0\] of .*: must have the dtype of x$"),
         (
             lambda: into(X, (X[0],), 6, 0),
-            r"x of .*, outs\[0\] of .*rank of x; .* last one by \[..., None\]",
+            r"x of .*, outs\[0\] of .*rank of x; .* as in plane\[..., None\]",
         ),
         (lambda: into(X, (X, INTEGERS), 5, 1), r"x of .*, outs\[1\] of .*: must have the dtype of"),
         (lambda: into(X, (READ_ONLY,), 6, 0), r"outs\[0\] .* must be writeable"),
@@ -413,7 +413,7 @@ def test_arguments_that_may_be_none(case):
 )
 def test_other_functions_name_those_that_work(call):
     name = call.partition("(")[0].split(".")[-1]
-    says = f"^{name}: .* only splitjit.split and split_into work there; give planes .*slices"
+    says = f"^{name}: .* only splitjit.split and split_into work there; pass planes .*slices"
     with pytest.raises(SplitTypeError, match=says):
         compiled_from([f"return splitjit.{call}"])(X, True)
 
